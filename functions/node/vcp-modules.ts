@@ -4,9 +4,7 @@
  * of for the length of the lease.
  */
 import { randomUUID } from "node:crypto";
-import { rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { mkdtemp, rm } from "node:fs/promises";
 import { isJsonObject, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { moduleAnswerType } from "@toolyard/core/nodes/node";
 import type { Log } from "@toolyard/core/ports/log";
@@ -15,6 +13,7 @@ import { faultSchema, linesOf, toldSchema } from "@toolyard/core/vcp/modules/rea
 import type { ModuleReport } from "@toolyard/core/vcp/modules/reports";
 import type { Fault, HeldQuestion, Told } from "@toolyard/core/vcp/modules/wire";
 import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/held-process";
+import { ownDirectory } from "@toolyard/platform/local/own-directories";
 import type { Executed, Execution } from "./execute.ts";
 import type { ModuleDesk, OpenedModule } from "./module-desk.ts";
 import { layModule, type ModulePlace } from "./module-files.ts";
@@ -58,7 +57,8 @@ export class VcpModules {
   #isAskedAgain = false;
   #isStopping = false;
   #lease: NodeJS.Timeout | undefined;
-  readonly #temporary = join(tmpdir(), `toolyard-modules-${randomUUID()}`);
+  /** Of modules that have no other; made with the first of them. */
+  #temporary: Promise<string> | undefined;
 
   constructor(options: VcpModulesOptions) {
     this.#options = options;
@@ -90,7 +90,8 @@ export class VcpModules {
     clearTimeout(this.#lease);
     for (const plugin of this.#known.keys()) this.#release(plugin);
     await Promise.all(this.#ending);
-    await rm(this.#temporary, { recursive: true, force: true });
+    const temporary = await this.#temporary?.catch(() => undefined);
+    if (temporary !== undefined) await rm(temporary, { recursive: true, force: true });
   }
 
   async #refreshUntilQuiet(): Promise<void> {
@@ -146,7 +147,7 @@ export class VcpModules {
     try {
       const opened = await desk.open(plugin);
       const place = await layModule(opened, {
-        directory: directory ?? this.#temporary,
+        directory: directory ?? (await this.#temporaryDirectory()),
         download: (url) => desk.download(url),
       });
       return new HeldModule(opened, place, { ...this.#options, tell });
@@ -157,6 +158,13 @@ export class VcpModules {
       tell("failed", messageOf(thrown));
       return undefined;
     }
+  }
+
+  #temporaryDirectory(): Promise<string> {
+    const made = (this.#temporary ??= ownDirectory("modules").then((start) => mkdtemp(start)));
+    // No room now: the next module is to try again.
+    made.catch(() => (this.#temporary = undefined));
+    return made;
   }
 
   #tellState(report: ModuleReport): void {

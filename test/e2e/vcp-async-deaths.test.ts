@@ -2,9 +2,12 @@
  * Processes that die between an asynchronous plugin's first answer and its callback, and in the middle of one: the
  * call ends with the result all the same, wherever it is told.
  */
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { KillPoint } from "@toolyard/core/calls/kill-points";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { asyncPlugin, startDesks, type Desks } from "../support/async-plugin.ts";
 import { startGateway, startGatewayProcess, type Gateway } from "../support/gateway.ts";
 import type { GatewayDriver, Json, Reply, TestTenant } from "../support/gateway-client.ts";
@@ -49,6 +52,23 @@ describe(`a process that is killed after a plugin's first answer ${verifies("VCP
       await first.close();
     }
   });
+});
+
+test("directories of plugins are where the operator has temporary files, and go with a process that is killed", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "toolyard-deaths-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const gateway = await startGatewayProcess({ env: { TMPDIR: directory } });
+  onTestFinished(() => gateway.close());
+  const tenant = await gateway.newTenant();
+  await importVcp(tenant.client, asyncPlugin(name));
+  const desk = desks.open();
+  const order = { desk: desk.url, waits: true, answer: { status: "success", requestId: "t2" } };
+  expect((await ask(tenant, order)).status).toBe(202);
+  const ofPlugins = async (): Promise<readonly string[]> =>
+    (await readdir(directory)).filter((each) => each.startsWith("toolyard-plugin-"));
+  expect(await ofPlugins()).toHaveLength(1);
+  await gateway.stop("SIGKILL");
+  await expect.poll(ofPlugins, { timeout: 20_000 }).toEqual([]);
 });
 
 describe(`a process that dies ${verifies("VCP-5", "VCP-11")}`, () => {

@@ -7,11 +7,11 @@
  * other (two containers, one volume) go by how fresh the files are kept.
  */
 import { randomUUID } from "node:crypto";
-import { chmod, link, mkdir, open, readdir, readFile, readlink, rm, stat, utimes } from "node:fs/promises";
-import { hostname } from "node:os";
+import { chmod, link, mkdir, open, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import * as z from "zod";
+import { startOf, thisProcess, type ProcessIdentity } from "./process-identity.ts";
 
 export interface DataDir {
   /** Absolute. */
@@ -35,14 +35,8 @@ export class DataDirInUseError extends Error {
   override readonly name = "DataDirInUseError";
 }
 
-const holderSchema = z.object({
-  pid: z.int().positive(),
-  /** When the process started, as the system counts; tells it from a later one with its number. */
-  started: z.string(),
-  /** Host and process id space; only within one does a process id say anything. */
-  space: z.string(),
-});
-type Holder = z.infer<typeof holderSchema>;
+const holderSchema = z.object({ pid: z.int().positive(), started: z.string(), space: z.string() });
+type Holder = ProcessIdentity;
 
 const refreshMs = 20_000;
 const staleAfterMs = 60_000;
@@ -118,27 +112,6 @@ async function isLiving(holder: Holder, own: Holder, file: string, now: number):
   if (holder.space === own.space) return (await startOf(holder.pid)) === holder.started;
   const kept = await stat(file).catch(() => undefined);
   return kept !== undefined && now - kept.mtimeMs < staleAfterMs;
-}
-
-async function thisProcess(): Promise<Holder> {
-  const space = await readlink("/proc/self/ns/pid").catch(() => "");
-  return { pid: process.pid, started: (await startOf(process.pid)) ?? "", space: `${hostname()}${space}` };
-}
-
-/** `undefined`: there is no such process. Where the system does not tell when one started: the same text for all. */
-async function startOf(pid: number): Promise<string | undefined> {
-  try {
-    process.kill(pid, 0);
-  } catch (cause) {
-    const exists = cause instanceof Error && "code" in cause && cause.code === "EPERM";
-    if (!exists) return undefined;
-  }
-  const boot = await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "");
-  const line = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
-  // The program's name, in brackets, may hold spaces; after it the state is field 3 and the start field 22.
-  const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");
-  if (fields[0] === "Z") return undefined;
-  return `${boot.trim()}/${fields[19] ?? ""}`;
 }
 
 async function secretFile(

@@ -5,11 +5,10 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { mkdtemp, realpath } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { mkdtemp } from "node:fs/promises";
 import type { Log } from "@toolyard/core/ports/log";
 import { endMarkedProcesses } from "./escaped-processes.ts";
+import { ownDirectory } from "./own-directories.ts";
 import { findProgram } from "./plugin-wall.ts";
 import { removeTree } from "./remove-tree.ts";
 
@@ -184,7 +183,7 @@ class Held implements HeldProcess {
 
   async #environment(): Promise<Record<string, string>> {
     const { environment, path, hasHome = false } = this.#options;
-    if (hasHome) this.#home ??= await realpath(await mkdtemp(join(tmpdir(), "toolyard-held-")));
+    if (hasHome) this.#home ??= await mkdtemp(await ownDirectory("held"));
     const home = this.#home === undefined ? {} : { HOME: this.#home, TMPDIR: this.#home };
     return { ...home, ...environment, PATH: path, LANG: "C.UTF-8", [mark]: this.#id };
   }

@@ -3,6 +3,7 @@
  * and works. The helper is one for the whole process, forked when a run is to be expected and again should it end.
  */
 import { fork, type ChildProcess } from "node:child_process";
+import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Log } from "@toolyard/core/ports/log";
@@ -95,8 +96,8 @@ class HelperClient {
       execPath,
       execArgv: [...execArgv, process.execPath, "--max-semi-space-size=1"],
       serialization: "advanced",
-      // What plugins see is made for each run; the helper itself needs nothing of ours.
-      env: { PATH: this.#options.path },
+      // What plugins see is made for each run; the helper itself needs of ours where temporary files go.
+      env: { PATH: this.#options.path, TMPDIR: tmpdir() },
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
     child.on("message", (message) => this.#receive(message as FromHelper));

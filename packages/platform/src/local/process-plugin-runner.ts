@@ -6,8 +6,8 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
-import { mkdir, realpath, writeFile } from "node:fs/promises";
-import { availableParallelism, tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
 import { Writable } from "node:stream";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
@@ -19,6 +19,7 @@ import { FirstAnswer } from "@toolyard/core/vcp/async/first-answer";
 import { endEscapedProcesses } from "./escaped-processes.ts";
 import type { Interpreter, Interpreters } from "./interpreters.ts";
 import { readLeftFiles } from "./left-files.ts";
+import { ownDirectory } from "./own-directories.ts";
 import { keepHead, keepTail } from "./plugin-output.ts";
 import { findProgram, wallOptions, type PluginWall } from "./plugin-wall.ts";
 import { removeTree } from "./remove-tree.ts";
@@ -81,7 +82,8 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
   return {
     async run(run) {
       const started = performance.now();
-      const directory = await freshDirectory(options.temporaryDirectory ?? tmpdir());
+      // Without links: a plugin that compares its HOME with its working directory finds them equal.
+      const directory = mkdtempSync(await ownDirectory("plugin", options.temporaryDirectory));
       const place: Place = { directory, pid: undefined };
       try {
         const work = workIn(directory, run);
@@ -399,17 +401,6 @@ function rememberGroup(child: ChildProcess): void {
     process.on("exit", () => groups.forEach(killGroup));
   }
   groups.add(child);
-}
-
-/** Links of the directory above are resolved once. */
-const resolved = new Map<string, Promise<string>>();
-
-async function freshDirectory(temporaryDirectory: string): Promise<string> {
-  let above = resolved.get(temporaryDirectory);
-  if (above === undefined) resolved.set(temporaryDirectory, (above = realpath(temporaryDirectory)));
-  above.catch(() => resolved.delete(temporaryDirectory));
-  // A plugin that compares its HOME with its working directory finds them equal.
-  return mkdtempSync(join(await above, "toolyard-plugin-"));
 }
 
 const smallFile = 65_536;
