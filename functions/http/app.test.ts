@@ -634,4 +634,15 @@ describe("lists", () => {
       expect([answer.status, (await errorOf(answer)).param]).toEqual([400, query.split("=")[0]]);
     },
   );
+
+  test.each([
+    ["abc", "must be a number"],
+    ["101", "is not valid: too big: expected number to be <=100"],
+    ["0", "is not valid: too small: expected number to be >=1"],
+    ["1.5", "is not valid: expected int, received number"],
+  ])("say what is wrong with ?limit=%s", async (limit, problem) => {
+    const { send } = setup({ list });
+    const { message } = await errorOf(await send("GET", `/items?limit=${limit}`));
+    expect(message).toBe(`Query field 'limit' ${problem}.`);
+  });
 });

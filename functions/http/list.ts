@@ -2,15 +2,20 @@
 import type { Page, PageRequest } from "@toolyard/core/ports/repos";
 import * as z from "zod";
 
-/** Query of a list route; routes with filters `extend` it. */
-export const pageQuery = z.strictObject({
-  limit: z.coerce
-    .number({ error: "must be a number" })
+/** A query's number is a text; of one that is too large it is not said that it is none. */
+export function pageSize(most: number): z.ZodCoercedNumber {
+  return z.coerce
+    .number({
+      error: (issue) => (issue.code === "invalid_type" && issue.expected === "number" ? "must be a number" : undefined),
+    })
     .int()
     .min(1)
-    .max(100)
-    .default(20)
-    .meta({ description: "Items per page, 1 to 100." }),
+    .max(most);
+}
+
+/** Query of a list route; routes with filters `extend` it. */
+export const pageQuery = z.strictObject({
+  limit: pageSize(100).default(20).meta({ description: "Items per page, 1 to 100." }),
   after: z
     .string()
     .min(1)

@@ -10,7 +10,7 @@ import type { Tool } from "@toolyard/core/tools/tool";
 import { vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
-import { listSchema, pageQuery, toList } from "../list.ts";
+import { listSchema, pageQuery, pageSize, toList } from "../list.ts";
 import { arrangePlugin } from "./plugins.ts";
 import { idOf } from "./shared.ts";
 
@@ -69,13 +69,7 @@ const toolsQuery = pageQuery.extend({
       "'openai': for a chat request's 'tools'; 'mcp': as the result of MCP's tools/list; 'vcp': as text for prompts.",
   }),
   // A client that builds a prompt from half of the tools would not notice, so all is the default.
-  limit: z.coerce
-    .number({ error: "must be a number" })
-    .int()
-    .min(1)
-    .max(1_000)
-    .optional()
-    .meta({ description: "Tools per page; absent: all." }),
+  limit: pageSize(1_000).optional().meta({ description: "Tools per page; absent: all." }),
   after: pageQuery.shape.after.meta({ description: "Name after which the page starts." }),
   order: z.enum(["asc", "desc"]).default("asc").meta({ description: "By name." }),
 });
