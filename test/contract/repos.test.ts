@@ -119,6 +119,20 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.tenants.update("ten_nobody", { name: "C" })).toBeUndefined();
       });
 
+      test("are held by one who applies a document at a time, until that is given back or the time is over", async () => {
+        const { id } = await newTenant();
+        const hold = (applier: string, forMs: number) => repos.tenants.holdApply(id, applier, forMs);
+        expect(await hold("one", 60_000)).toBe(true);
+        expect(await hold("one", 60_000)).toBe(true);
+        expect(await hold("two", 60_000)).toBe(false);
+        expect(await hold("two", 0)).toBe(false);
+        expect(await hold("one", 0)).toBe(true);
+        expect(await hold("two", -1)).toBe(true);
+        expect(await hold("one", 60_000)).toBe(true);
+        expect((await repos.tenants.get(id))?.configVersion).toBe(1);
+        expect(await repos.tenants.holdApply("ten_nobody", "one", 60_000)).toBe(false);
+      });
+
       test("are listed in pages", async () => {
         const ids: string[] = [];
         for (let count = 0; count < 3; count += 1) ids.push((await newTenant()).id);

@@ -184,6 +184,7 @@ describe("each function of the configuration's repositories", () => {
     "tenants.list": () => repos.tenants.list(page),
     "tenants.sampleWrappedKeys": () => repos.tenants.sampleWrappedKeys(1),
     "tenants.update": () => repos.tenants.update(tenant, { name: "U" }),
+    "tenants.holdApply": () => repos.tenants.holdApply(tenant, "apply_1", 0),
     "tenants.erase": () => repos.tenants.erase("ten_nobody"),
     "issuers.create": () => repos.issuers.create(tenant, issuer("one")),
     "issuers.list": () => repos.issuers.list(tenant, page),

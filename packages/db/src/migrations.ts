@@ -39,6 +39,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 27, name: "0026_turns", oldestCode: 1 },
   { version: 28, name: "0027_sessions_of_schedules", oldestCode: 1 },
   { version: 29, name: "0028_pending_deliveries", oldestCode: 1 },
+  { version: 30, name: "0029_tenant_appliers", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

@@ -98,6 +98,11 @@ export interface TenantRepo {
     },
   ): Promise<Tenant | undefined>;
   /**
+   * Only one applies a document of the tenant's configuration at a time: for so many milliseconds from now it is
+   * `applier`, who may ask again; 0 gives it back. The config version stays. False: it is another, or there is no tenant.
+   */
+  holdApply(id: string, applier: string, forMs: number): Promise<boolean>;
+  /**
    * Removes every row of the tenant in every table, but for the message `afterErasure`. Blobs are the caller's.
    * @param options `everywhere`: in every database, since nothing says any more in which one the tenant was
    */

@@ -4,6 +4,7 @@ import { alias } from "drizzle-orm/sqlite-core";
 import type { AgentDefinition, AgentRecord, NewAgent } from "@toolyard/core/agents/agent";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { AgentRepo } from "@toolyard/core/ports/agents";
+import { mostOf } from "@toolyard/core/ports/limits";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { agents } from "../schema/agents.ts";
@@ -11,7 +12,7 @@ import { build, statement } from "../sql.ts";
 import { raiseConfigVersion, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
 /** Each is part of the tenant's snapshot. */
-const mostAgents = 500;
+const mostAgents = mostOf.agents;
 
 export function agentReader(onBrokenRow: OnBrokenRow): Reader<typeof agents, AgentRecord> {
   return {

@@ -9,6 +9,7 @@ import type {
   FlowRepo,
   FlowVersion,
 } from "@toolyard/core/ports/flows";
+import { mostOf } from "@toolyard/core/ports/limits";
 import type { Shards, StatementResult } from "../database.ts";
 import { flowHooks } from "../schema/flow-hooks.ts";
 import { flowVersions } from "../schema/flow-versions.ts";
@@ -27,9 +28,9 @@ import {
 } from "./rows.ts";
 
 /** Each that is published is part of the tenant's snapshot. */
-const mostFlows = 500;
+const mostFlows = mostOf.flows;
 const mostVersions = 1_000;
-const mostHooks = 20;
+const mostHooks = mostOf.flowHooks;
 
 const insertFlow = `INSERT INTO flows (id, tenant, name, enabled, draft, draft_hash, draft_refs)
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE (SELECT COUNT(*) FROM flows WHERE tenant = ?2) < ${mostFlows}

@@ -4,6 +4,7 @@ import { alias } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { PluginRecord } from "@toolyard/core/blind/plugin";
 import type { NewPlugin, PluginChanges, PluginRepo } from "@toolyard/core/ports/repos";
+import { mostOf } from "@toolyard/core/ports/limits";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { sysAiPlugin } from "../schema/sys-ai-plugin.ts";
@@ -19,7 +20,7 @@ import {
 } from "./rows.ts";
 
 /** Each is part of the tenant's snapshot; a few of the largest documents there are to import. */
-const mostPlugins = 5_000;
+const mostPlugins = mostOf.plugins;
 
 export type PluginReader = Reader<typeof sysAiPlugin, PluginRecord>;
 

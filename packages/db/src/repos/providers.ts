@@ -4,6 +4,7 @@ import { alias } from "drizzle-orm/sqlite-core";
 import type { ProviderRecord } from "@toolyard/core/chat/providers/provider";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { NewProvider, ProviderRepo } from "@toolyard/core/ports/repos";
+import { mostOf } from "@toolyard/core/ports/limits";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { providers } from "../schema/providers.ts";
@@ -11,7 +12,7 @@ import { build, statement } from "../sql.ts";
 import { raiseConfigVersion, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
 /** Each is part of the tenant's snapshot. */
-const mostProviders = 200;
+const mostProviders = mostOf.providers;
 
 export type ProviderReader = Reader<typeof providers, ProviderRecord>;
 

@@ -4,6 +4,7 @@ import type { CallError } from "@toolyard/core/calls/call";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { DueSchedule, NewSchedule, ScheduleRepo, Taking } from "@toolyard/core/ports/schedules";
 import type { Schedule } from "@toolyard/core/schedules/schedule";
+import { mostOf } from "@toolyard/core/ports/limits";
 import type { Shards, Statement, StatementResult } from "../database.ts";
 import { schedules } from "../schema/schedules.ts";
 import { build, statement } from "../sql.ts";
@@ -13,7 +14,7 @@ import { now } from "./fragments.ts";
 import { type OnBrokenRow, readAll, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
 
 /** Of a tenant, ended ones not counted: enough for a reminder a day for years. */
-const mostSchedules = 10_000;
+const mostSchedules = mostOf.schedules;
 /** What has fired for the last time is shown for so long. */
 const endedShownMs = 30 * 86_400_000;
 

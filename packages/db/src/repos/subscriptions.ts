@@ -10,6 +10,7 @@ import {
   type SubscriptionChange,
   type SubscriptionHolder,
 } from "@toolyard/core/subscriptions/subscription";
+import { mostOf } from "@toolyard/core/ports/limits";
 import { nowMs } from "../columns.ts";
 import type { Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { failedMessages } from "../schema/failed-messages.ts";
@@ -22,7 +23,7 @@ import { isLive } from "./live-connections.ts";
 import { type OnBrokenRow, otherVersion, readAll, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
 
 /** Of a tenant: a node reads all of them with each sign of life. */
-const mostSubscriptions = 200;
+const mostSubscriptions = mostOf.subscriptions;
 /** A holder that went silent shows for so long, with what it said last. */
 const goneShownMs = 86_400_000;
 /** As long as a message that comes again is known for what it is. */

@@ -1,10 +1,11 @@
 /** Presets, world books and characters. Contract: `TavernRepo`. */
 import { tavernKinds, type TavernEntry, type TavernItem, type TavernRepo } from "@toolyard/core/ports/tavern";
+import { mostOf } from "@toolyard/core/ports/limits";
 import type { Shards, Statement, StatementResult } from "../database.ts";
 import { raiseConfigVersion, type OnBrokenRow } from "./rows.ts";
 
 /** Each is part of the tenant's snapshot. */
-const mostItems = 500;
+const mostItems = mostOf.tavernItems;
 
 const entryColumns = "id, tenant, kind, name, hash, length(CAST(content AS BLOB)) AS bytes, created_at, updated_at";
 

@@ -13,6 +13,7 @@ import * as schema from "../schema/index.ts";
 import { parseOwnSettings } from "../settings.ts";
 import { build, statement } from "../sql.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
+import { now } from "./fragments.ts";
 import { endConnections } from "./live-connections.ts";
 import { readFirst, readPage, readWritten, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
@@ -24,6 +25,9 @@ const cancelRunning = `UPDATE calls SET cancel_requested = 1
 
 /** Behind the change. */
 const suspensions = [cancelRunning, endConnections];
+
+const holdApply = `UPDATE tenants SET applier = ?2, apply_until = ${now} + ?3
+  WHERE id = ?1 AND (applier = ?2 OR COALESCE(apply_until, 0) <= ${now}) RETURNING id`;
 
 /** Up to the second dot, or to the one that there is: what vaults put before a wrapped key says which master key it was. */
 const wrappedBy = `SUBSTR(t.wrapped_key, 1, INSTR(t.wrapped_key, '.')
@@ -124,6 +128,12 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
           { repeatable: expected === undefined },
         );
       return readFirst(reader, written);
+    },
+
+    holdApply: async (id, applier, forMs) => {
+      const statements = [{ sql: holdApply, args: [id, applier, forMs] }];
+      const [held] = await shards.databaseFor(id).batch(statements, { repeatable: true });
+      return held?.rows[0] !== undefined;
     },
 
     erase: async (id, { everywhere = false } = {}) => {

@@ -4,6 +4,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { ToolServiceRepo } from "@toolyard/core/ports/repos";
 import type { ToolService, ToolServiceChange } from "@toolyard/core/services/service";
 import { isToolScheme } from "@toolyard/core/tools/uri";
+import { mostOf } from "@toolyard/core/ports/limits";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { toolServices } from "../schema/tool-services.ts";
@@ -20,7 +21,7 @@ import {
 } from "./rows.ts";
 
 /** Each is part of the tenant's snapshot. */
-const mostServices = 500;
+const mostServices = mostOf.services;
 
 export function toolServiceReader(onBrokenRow: OnBrokenRow): Reader<typeof toolServices, ToolService> {
   return {

@@ -12,6 +12,7 @@ import type {
   WebhookChange,
   WebhookDelivery,
 } from "@toolyard/core/webhooks/webhook";
+import { mostOf } from "@toolyard/core/ports/limits";
 import * as z from "zod";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { webhookDeliveries } from "../schema/webhook-deliveries.ts";
@@ -22,7 +23,7 @@ import { countOf, countsOf, now, pendingOf } from "./fragments.ts";
 import { raiseConfigVersion } from "./rows.ts";
 
 /** Each is looked at as each call ends. */
-const mostWebhooks = 50;
+const mostWebhooks = mostOf.webhooks;
 
 const own = "tenant = ?1 AND id = ?2";
 const getWebhook = `SELECT * FROM webhooks WHERE ${own}`;

@@ -15,5 +15,8 @@ export const tenants = sqliteTable("tenants", {
   wrappedKey: text("wrapped_key").notNull(),
   /** Shard that holds the tenant's rows; null: the default one. */
   shard: text("shard"),
+  /** Who applies a document of its configuration just now, and until when nobody else may; null: nobody has. */
+  applier: text("applier"),
+  applyUntil: integer("apply_until"),
   createdAt: time("created_at").notNull().default(nowMs),
 });
