@@ -2,7 +2,7 @@
  * The one way to declare a route. Authentication, admission, validation, the OpenAPI document and the
  * suites that run over every route follow from the declaration (style "Add one thing in one place").
  */
-import { admit, identify } from "@toolyard/core/calls/admit";
+import { admit, identify, requireScope } from "@toolyard/core/calls/admit";
 import { operatorCaller, type Authenticator, type Presented } from "@toolyard/core/callers/authenticate";
 import type { Caller, Scope } from "@toolyard/core/callers/caller";
 import type { CallContext } from "@toolyard/core/context";
@@ -14,7 +14,7 @@ import type { TenantConfig } from "@toolyard/core/tenant-config";
 import type * as z from "zod";
 import { headerOf, type AppContext, type AppDeps } from "./app-env.ts";
 import { parseJsonBody, readBody, streamBody } from "./body.ts";
-import { toInvalidRequest, type RequestPart } from "./errors.ts";
+import { toInvalidRequest, type RequestPart as Place } from "./errors.ts";
 import { setRateLimitHeaders } from "./rate-limit-headers.ts";
 
 export type Method = "get" | "post" | "put" | "patch" | "delete";
@@ -181,6 +181,20 @@ export interface RouteServices {
 
 export interface RouteModule extends RouteDescription {
   readonly respond: (c: AppContext, services: RouteServices) => Promise<Response>;
+  /**
+   * The same as a part of another request, whose caller was admitted with that.
+   * @throws GatewayError `permission_denied` where the caller lacks this route's scope; whatever the route throws
+   */
+  readonly perform: (c: AppContext, part: RequestPart) => Promise<Response>;
+}
+
+export interface RequestPart {
+  readonly core: CoreDeps;
+  readonly access: Omit<AdmittedInput, "admitted">;
+  readonly params?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+  readonly stream?: AsyncIterable<Uint8Array>;
 }
 
 const defaultMaxBytes = 10_485_760;
@@ -217,6 +231,22 @@ export function defineRoute<
     admission,
     request,
     list: spec.list ?? false,
+    async perform(c, { core, access, params, query, body, stream = noBytes }) {
+      if (spec.scope === "operator")
+        throw new GatewayError("permission_denied", "Only the operator's key may do this.");
+      if (spec.scope !== null) requireScope(access.caller, spec.scope);
+      const input = {
+        core,
+        ...access,
+        params: request.params === undefined ? undefined : check(request.params, params ?? {}, "path"),
+        query: request.query === undefined ? undefined : check(request.query, query ?? {}, "query"),
+        body: request.body === undefined ? undefined : check(request.body, body, "body"),
+        bytes: nothing,
+        stream,
+      };
+      // As below.
+      return handler(c, input as unknown as Parameters<typeof handler>[1]);
+    },
     async respond(c, services) {
       const needs: Needs = { scope: spec.scope, admission };
       let access = await grantAccess(c, services, needs);
@@ -329,7 +359,7 @@ function readQuery(c: AppContext): Record<string, string | string[]> {
 }
 
 /** @throws GatewayError `invalid_request` with `param` */
-function check<Schema extends z.ZodType>(schema: Schema, value: unknown, part: RequestPart): z.output<Schema> {
+function check<Schema extends z.ZodType>(schema: Schema, value: unknown, part: Place): z.output<Schema> {
   if (value === undefined && part === "body" && !schema.safeParse(undefined).success) {
     throw new GatewayError("invalid_request", "This route needs a JSON body.");
   }

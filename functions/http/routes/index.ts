@@ -21,6 +21,7 @@ import {
   replayCall,
 } from "./calls.ts";
 import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
+import { applyConfiguration, getConfiguration, planConfiguration } from "./configuration.ts";
 import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
 import { createDescriptorSet, deleteDescriptorSet, getDescriptorSet, listDescriptorSets } from "./descriptor-sets.ts";
 import { docs, llms, root, security } from "./docs.ts";
@@ -419,6 +420,9 @@ export const routes = {
   deleteCharacter,
   getSettings,
   updateSettings,
+  getConfiguration,
+  planConfiguration,
+  applyConfiguration,
   createTenant,
   listTenants,
   getTenant,

@@ -16,7 +16,7 @@ const operatorOnly = {
 } as const;
 
 const tableSchema = z.array(priceSchema).max(mostPrices);
-const bodySchema = z.strictObject({ prices: tableSchema });
+export const pricesBody = z.strictObject({ prices: tableSchema });
 const operatorSchema = z.strictObject({ object: z.literal("price_table"), prices: tableSchema });
 const pricesSchema = operatorSchema
   .extend({
@@ -25,7 +25,7 @@ const pricesSchema = operatorSchema
   .meta({ id: "PriceTables" });
 
 /** @throws GatewayError `invalid_request` naming the entry that is there twice */
-function checkTable(prices: readonly Price[]): void {
+export function checkTable(prices: readonly Price[]): void {
   const seen = new Set<string>();
   for (const [at, { kind, pattern, effective_from: from }] of prices.entries()) {
     const identity = JSON.stringify([kind, pattern, from === null ? null : Date.parse(from)]);
@@ -64,7 +64,7 @@ export const putPrices = defineRoute({
   description: `${explanation} Calls that have ended keep the cost that they had.`,
   tags,
   scope: "manage",
-  request: { body: bodySchema },
+  request: { body: pricesBody },
   responses: { 200: { description: "Both tables as they are now", schema: pricesSchema } },
   isolation: ownOnly,
   async handler(c, { core, tenant, config, body }) {
@@ -94,7 +94,7 @@ export const putOperatorPrices = defineRoute({
   description: "For every tenant, where it has no price of its own for a name.",
   tags,
   scope: "operator",
-  request: { body: bodySchema },
+  request: { body: pricesBody },
   responses: { 200: { description: "The table as it is now", schema: operatorSchema } },
   isolation: operatorOnly,
   async handler(c, { core, body }) {

@@ -70,7 +70,8 @@ function viewProvider(provider: ProviderRecord): z.output<typeof providerSchema>
   return { id: provider.id, object: "provider", ...toFields(provider) };
 }
 
-function toFields(provider: NewProvider): Omit<z.output<typeof providerSchema>, "id" | "object"> {
+/** As it stands in a body. */
+export function toFields(provider: NewProvider): Omit<z.output<typeof providerSchema>, "id" | "object"> {
   return {
     name: provider.name,
     kind: provider.kind,

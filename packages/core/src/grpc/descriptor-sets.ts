@@ -13,7 +13,7 @@ import { ParameterSchemas } from "./parameters.ts";
 import { DescriptorSet, KnownSets, readSet } from "./uploaded.ts";
 
 /** Sets of one tenant. */
-const most = 100;
+export const mostDescriptorSets = 100;
 
 const mediaType = "application/x-protobuf";
 const idPattern = /^fds_[0-9a-f]{40}$/;
@@ -38,17 +38,37 @@ export async function storeDescriptorSet(
   bytes: Uint8Array,
 ): Promise<{ readonly stored: StoredDescriptorSet; readonly descriptors: Descriptors; readonly isNew: boolean }> {
   const descriptors = await check(bytes);
-  const id = `fds_${createHash("sha256").update(bytes).digest("hex").slice(0, 40)}`;
+  const id = descriptorSetId(bytes);
   const known = await all(blobs, tenant);
   const before = known.find((set) => set.id === id);
   if (before !== undefined) return { stored: before, descriptors, isNew: false };
-  if (known.length >= most) {
-    throw new GatewayError("conflict", `A tenant has at most ${most} descriptor sets; delete one that is not used.`);
+  if (known.length >= mostDescriptorSets) {
+    throw new GatewayError(
+      "conflict",
+      `A tenant has at most ${mostDescriptorSets} descriptor sets; delete one that is not used.`,
+    );
   }
   const isNew = await blobs.put(keyOf(tenant, id), bytes, { mediaType, ifAbsent: true });
   const info = await blobs.head(keyOf(tenant, id));
   const stored = { id, bytes: bytes.byteLength, createdAt: info?.modifiedAt ?? Date.now() };
   return { stored, descriptors, isNew };
+}
+
+export function descriptorSetId(bytes: Uint8Array): string {
+  return `fds_${createHash("sha256").update(bytes).digest("hex").slice(0, 40)}`;
+}
+
+/** All that the tenant has, as they were uploaded. */
+export async function descriptorSetBytes(
+  { blobs }: Deps,
+  tenant: string,
+): Promise<readonly { readonly id: string; readonly bytes: Uint8Array }[]> {
+  const read: { readonly id: string; readonly bytes: Uint8Array }[] = [];
+  for (const { id } of await all(blobs, tenant)) {
+    const found = await blobs.get(keyOf(tenant, id));
+    if (found !== undefined) read.push({ id, bytes: await readAll(found.body) });
+  }
+  return read;
 }
 
 /** @throws GatewayError `invalid_definition` */
@@ -93,7 +113,7 @@ export async function listDescriptorSets(
 /** By the time they were uploaded. */
 async function all(blobs: BlobStore, tenant: string): Promise<StoredDescriptorSet[]> {
   const prefix = `${tenantKey(tenant, "descriptors")}/`;
-  const entries = await blobs.list(prefix, { limit: most * 2 });
+  const entries = await blobs.list(prefix, { limit: mostDescriptorSets * 2 });
   return entries
     .map((entry) => ({ id: idOf(entry), bytes: entry.bytes, createdAt: entry.modifiedAt }))
     .sort((a, b) => a.createdAt - b.createdAt || a.id.localeCompare(b.id));

@@ -296,6 +296,23 @@ function misplacedSecret(text: string, path: readonly string[], { id, notSecret 
   return isMisplaced ? `must not hold a secret in its query; ${storeIt}` : undefined;
 }
 
+/** Fields that hold no secret and are called as secrets are: who makes the service anew has to say so. */
+export function notSecretsIn(config: JsonObject): readonly string[] {
+  const found: string[] = [];
+  const visit = (value: JsonValue, path: readonly string[]): void => {
+    if (typeof value === "string") {
+      const field = ["config", ...path].join(".");
+      const problemOf = (notSecret: readonly string[]): string | undefined =>
+        misplacedSecret(value, path, { id: "", notSecret, before: new Set() });
+      if (problemOf([]) !== undefined && problemOf([field]) === undefined) found.push(field);
+    } else if (typeof value === "object" && value !== null) {
+      for (const [key, part] of Object.entries(value)) visit(part, [...path, key]);
+    }
+  };
+  visit(config, []);
+  return found.sort();
+}
+
 const sendIt =
   'store it with PUT /v1/credentials/{name} and have \'auth_config\' send it (with "auth_type": "mapping" in any header or parameter)';
 
