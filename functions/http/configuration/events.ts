@@ -11,16 +11,12 @@ import { toRfc3339 } from "@toolyard/core/time";
 import { formatToolUri, parseToolUri } from "@toolyard/core/tools/uri";
 import { webhookEventSchema } from "@toolyard/core/webhooks/webhook";
 import * as z from "zod";
-import { createBudget, deleteBudget, updateBudget } from "../routes/budgets.ts";
-import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "../routes/schedules.ts";
-import { createSubscription, deleteSubscription, updateSubscription } from "../routes/subscriptions.ts";
-import { createWebhook, deleteWebhook, updateWebhook } from "../routes/webhooks.ts";
-import { ask, idIn, liveAt, mapSome, objectOf, parseBody, parseBy, textIn } from "./part.ts";
+import { ask, idIn, liveAt, mapSome, objectOf, parseBody, parseBy, textIn, type RouteOf } from "./part.ts";
 
 const eventsInOrder = (events: readonly unknown[]): string[] =>
   webhookEventSchema.options.filter((event) => events.includes(event));
 
-export const webhooks: Kind = {
+export const webhooks = (route: RouteOf): Kind => ({
   repeats: true,
   identify: (item) => textIn(item, "name"),
   async read({ core, context }) {
@@ -30,22 +26,22 @@ export const webhooks: Kind = {
     );
   },
   parse(_work, item) {
-    const { events, ...rest } = parseBody(createWebhook, item);
+    const { events, ...rest } = parseBody(route("createWebhook"), item);
     return { ...rest, events: eventsInOrder(Array.isArray(events) ? events : []) };
   },
   async write(work, { item, before, changed }) {
-    if (before === undefined) return idIn(await ask(work, createWebhook, { body: item }));
-    await ask(work, updateWebhook, { params: { id: before.id }, body: changed });
+    if (before === undefined) return idIn(await ask(work, route("createWebhook"), { body: item }));
+    await ask(work, route("updateWebhook"), { params: { id: before.id }, body: changed });
     return before.id;
   },
   async remove(work, { id }) {
-    await ask(work, deleteWebhook, { params: { id } });
+    await ask(work, route("deleteWebhook"), { params: { id } });
   },
   async room({ core, context }) {
     const all = await readEveryPage((page) => core.repos.webhooks.list(context.tenant, page));
     return { most: mostOf.webhooks, there: all.length, called: "webhooks" };
   },
-};
+});
 
 /** A service that the document brings has not named its tools yet, so what is one shows when it is there. */
 async function unlessToCome(work: Work, uri: string, check: () => Promise<string>): Promise<string | undefined> {
@@ -65,7 +61,7 @@ function isToCome({ core, context }: Work, text: string): boolean {
   return found?.discovered === null && found.id.startsWith("new ") && runtime?.discovers === true;
 }
 
-export const subscriptions: Kind = {
+export const subscriptions = (route: RouteOf): Kind => ({
   identify: (item) => textIn(item, "name"),
   async read({ core, context }) {
     const all = await readEveryPage((page) => core.repos.subscriptions.list(context.tenant, page));
@@ -74,24 +70,24 @@ export const subscriptions: Kind = {
     );
   },
   parse(_work, item) {
-    const parsed = parseBody(createSubscription, item);
+    const parsed = parseBody(route("createSubscription"), item);
     const { scheme, service, tool } = parseToolUri(textIn(parsed, "uri"));
     return { ...parsed, uri: formatToolUri(scheme, service, tool) };
   },
   write: (work, { item, before, changed }) =>
     unlessToCome(work, textIn(objectOf(item)["target"] ?? null, "uri"), async () => {
-      if (before === undefined) return idIn(await ask(work, createSubscription, { body: item }));
-      await ask(work, updateSubscription, { params: { id: before.id }, body: changed });
+      if (before === undefined) return idIn(await ask(work, route("createSubscription"), { body: item }));
+      await ask(work, route("updateSubscription"), { params: { id: before.id }, body: changed });
       return before.id;
     }),
   async remove(work, { id }) {
-    await ask(work, deleteSubscription, { params: { id } });
+    await ask(work, route("deleteSubscription"), { params: { id } });
   },
   async room({ core, context }) {
     const all = await readEveryPage((page) => core.repos.subscriptions.list(context.tenant, page));
     return { most: mostOf.subscriptions, there: all.length, called: "subscriptions" };
   },
-};
+});
 
 // Schedules
 
@@ -114,7 +110,7 @@ const timeOf = (at: number | null, field: "start" | "end"): JsonObject =>
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const register = () => import("@toolyard/core/schedules/register");
 
-export const schedules: Kind = {
+export const schedules = (route: RouteOf): Kind => ({
   repeats: true,
   identify: (item) => {
     const { task } = objectOf(item);
@@ -162,7 +158,7 @@ export const schedules: Kind = {
   },
   async write(work, { item, before, changed }) {
     if (before !== undefined && Object.keys(changed).join() === "paused" && isOnlyPaused(before.item, item)) {
-      await ask(work, changed["paused"] === true ? pauseSchedule : resumeSchedule, {
+      await ask(work, changed["paused"] === true ? route("pauseSchedule") : route("resumeSchedule"), {
         params: { id: before.id },
         body: {},
       });
@@ -170,24 +166,24 @@ export const schedules: Kind = {
     }
     const deliver = delivery(work, objectOf(item)["deliver"]);
     const create = async (by: Work): Promise<string> =>
-      idIn(await ask(by, createSchedule, { body: { ...objectOf(item), deliver } }));
+      idIn(await ask(by, route("createSchedule"), { body: { ...objectOf(item), deliver } }));
     return unlessToCome(work, textIn(objectOf(item)["task"] ?? null, "uri"), async () => {
       // It cannot be changed, so another takes its place, once it is sure that it can.
       if (before !== undefined) {
         await firstEffect(() => create({ ...work, core: rehearsing(work.core) }));
-        await ask(work, deleteSchedule, { params: { id: before.id } });
+        await ask(work, route("deleteSchedule"), { params: { id: before.id } });
       }
       return create(work);
     });
   },
   async remove(work, { id }) {
-    await ask(work, deleteSchedule, { params: { id } });
+    await ask(work, route("deleteSchedule"), { params: { id } });
   },
   async room({ core, context }) {
     const all = await core.repos.schedules.targets(context.tenant);
     return { most: mostOf.schedules, there: all.length, called: "schedules that still fire" };
   },
-};
+});
 
 function isOnlyPaused(before: JsonValue, after: JsonValue): boolean {
   return Object.keys(objectOf(before)).length === Object.keys(objectOf(after)).length;
@@ -210,7 +206,7 @@ function delivery({ idOf }: Work, deliver: JsonValue | undefined): JsonObject {
 
 const budgetFields = ["name", "limit_tokens", "limit_micros", "enabled"];
 
-export const budgets: Kind = {
+export const budgets = (route: RouteOf): Kind => ({
   repeats: true,
   identify: (item) => {
     const of = textIn(item, "scope_id");
@@ -234,18 +230,18 @@ export const budgets: Kind = {
         ),
     ),
   parse(_work, item) {
-    const parsed = parseBody(createBudget, item);
+    const parsed = parseBody(route("createBudget"), item);
     if (parsed["scope"] !== "key") return toPlain(parsed);
     const message = "A budget of a key stands in no document: keys are each tenant's own.";
     throw new GatewayError("invalid_request", message, { param: "scope" });
   },
   async write(work, { item, before, changed }) {
-    if (before === undefined) return idIn(await ask(work, createBudget, { body: item }));
+    if (before === undefined) return idIn(await ask(work, route("createBudget"), { body: item }));
     const body = Object.fromEntries(Object.entries(changed).filter(([name]) => budgetFields.includes(name)));
-    await ask(work, updateBudget, { params: { id: before.id }, body });
+    await ask(work, route("updateBudget"), { params: { id: before.id }, body });
     return before.id;
   },
   async remove(work, { id }) {
-    await ask(work, deleteBudget, { params: { id } });
+    await ask(work, route("deleteBudget"), { params: { id } });
   },
-};
+});

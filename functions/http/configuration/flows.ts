@@ -7,10 +7,8 @@ import { readEveryPage } from "@toolyard/core/every-page";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { mostOf } from "@toolyard/core/ports/limits";
 import * as z from "zod";
-import { createFlowHook, deleteFlowHook, updateFlowHook } from "../routes/flow-hooks.ts";
-import { createFlow, deleteFlow, publishFlow, updateFlow } from "../routes/flows.ts";
 import { nameField } from "../routes/shared.ts";
-import { ask, idIn, liveAt, mapSome, objectOf, parseBy, textIn } from "./part.ts";
+import { ask, idIn, liveAt, mapSome, objectOf, parseBy, textIn, type RouteOf } from "./part.ts";
 
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const validate = () => import("@toolyard/core/flows/validate");
@@ -58,7 +56,7 @@ async function unpublished({ core, context }: Work, name: string): Promise<strin
   return all.find((flow) => flow.name === name && flow.latest === null)?.id;
 }
 
-async function writeHooks(work: Work, id: string, wanted: readonly JsonObject[]): Promise<void> {
+async function writeHooks(route: RouteOf, work: Work, id: string, wanted: readonly JsonObject[]): Promise<void> {
   const there = await hooksOf(work, id);
   const asked = wanted.map((item) => ({ name: textIn(item, "name"), item }));
   for (const { one, other } of pairUp(asked, there)) {
@@ -66,18 +64,20 @@ async function writeHooks(work: Work, id: string, wanted: readonly JsonObject[])
     // Signed or not, it is another address.
     const isOther = other !== undefined && signed !== other.item["signed"];
     if (other !== undefined && (one === undefined || isOther)) {
-      await ask(work, deleteFlowHook, { params: { id, hook: other.id } });
+      await ask(work, route("deleteFlowHook"), { params: { id, hook: other.id } });
     }
     if (one === undefined) continue;
     const isNew = other === undefined || isOther;
-    const hook = isNew ? idIn(await ask(work, createFlowHook, { params: { id }, body: { name, signed } })) : other.id;
+    const hook = isNew
+      ? idIn(await ask(work, route("createFlowHook"), { params: { id }, body: { name, signed } }))
+      : other.id;
     if (enabled !== (isNew ? true : other.item["enabled"])) {
-      await ask(work, updateFlowHook, { params: { id, hook }, body: { enabled } });
+      await ask(work, route("updateFlowHook"), { params: { id, hook }, body: { enabled } });
     }
   }
 }
 
-export const flows: Kind = {
+export const flows = (route: RouteOf): Kind => ({
   identify: (item) => textIn(objectOf(item)["definition"] ?? null, "name"),
   async read(work) {
     const { core, context } = work;
@@ -102,15 +102,17 @@ export const flows: Kind = {
     const known = before?.id ?? (await unpublished(work, textIn(definition, "name")));
     if (known !== undefined) {
       const body = before === undefined ? { definition, enabled } : fieldsIn(changed, ["definition", "enabled"]);
-      if (Object.keys(body).length > 0) await ask(work, updateFlow, { params: { id: known }, body });
-      if ("definition" in body) await ask(work, publishFlow, { params: { id: known }, body: {} });
+      if (Object.keys(body).length > 0) await ask(work, route("updateFlow"), { params: { id: known }, body });
+      if ("definition" in body) await ask(work, route("publishFlow"), { params: { id: known }, body: {} });
     }
-    const id = known ?? idIn(await ask(work, createFlow, { body: { definition, enabled, publish: true } }));
-    if (isHooked) await writeHooks(work, id, hooksIn(item));
+    const id = known ?? idIn(await ask(work, route("createFlow"), { body: { definition, enabled, publish: true } }));
+    if (isHooked) await writeHooks(route, work, id, hooksIn(item));
     return id;
   },
   async remove(work, { id }) {
-    await unlessUsed(work, (force) => ask(work, deleteFlow, { params: { id }, query: { force: String(force) } }));
+    await unlessUsed(work, (force) =>
+      ask(work, route("deleteFlow"), { params: { id }, query: { force: String(force) } }),
+    );
   },
   place: (param) => {
     if (/^(?:enabled|hooks|definition)\b/.test(param)) return param;
@@ -130,7 +132,7 @@ export const flows: Kind = {
     const all = await readEveryPage((page) => core.repos.flows.list(context.tenant, page));
     return { most: mostOf.flows, there: all.length, called: "flows" };
   },
-};
+});
 
 function fieldsIn(changed: JsonObject, fields: readonly string[]): JsonObject {
   return Object.fromEntries(Object.entries(changed).filter(([name]) => fields.includes(name)));

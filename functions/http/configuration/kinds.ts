@@ -1,12 +1,15 @@
 /** Every kind of thing that documents of a configuration hold: one line each (decision 0052). */
-import type { Kinds } from "@toolyard/core/configuration/kind";
+import type { Kind, Kinds } from "@toolyard/core/configuration/kind";
+import type { KindName } from "@toolyard/core/configuration/names";
+import type { RouteModule } from "../define-route.ts";
+import type { RouteOf } from "./part.ts";
 import { budgets, schedules, subscriptions, webhooks } from "./events.ts";
 import { flows } from "./flows.ts";
 import { agents, characters, knowledgeBases, presets, vcpVariables, worldBooks } from "./prompts.ts";
 import { preprocessorOrder, prices, settings } from "./tenant-wide.ts";
 import { descriptorSets, plugins, providers, toolServices, vcpPlugins } from "./tools.ts";
 
-export const kinds: Kinds = {
+const makers = {
   settings,
   providers,
   descriptor_sets: descriptorSets,
@@ -26,4 +29,14 @@ export const kinds: Kinds = {
   budgets,
   prices,
   preprocessor_order: preprocessorOrder,
-};
+} satisfies { readonly [Name in KindName]: (route: RouteOf) => Kind };
+
+/** @param routes those of the app, all of them */
+export function kindsOver(routes: Readonly<Record<string, RouteModule>>): Kinds {
+  const route: RouteOf = (name) => {
+    const found = routes[name];
+    if (found === undefined) throw new TypeError(`This app has no route '${name}'.`);
+    return found;
+  };
+  return Object.fromEntries(Object.entries(makers).map(([name, make]) => [name, make(route)])) as unknown as Kinds;
+}

@@ -8,6 +8,9 @@ import type { AppEnv } from "../app-env.ts";
 import type { RequestPart, RouteModule } from "../define-route.ts";
 import { toInvalidRequest } from "../errors.ts";
 
+/** The app's route of this name (routes/index.ts). Who imported them one by one would have each function load more at its start. */
+export type RouteOf = (name: string) => RouteModule;
+
 /** Has a route do what it does for the caller of this work. @returns its answer */
 export async function ask(
   { core, context }: Work,

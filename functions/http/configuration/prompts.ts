@@ -3,7 +3,6 @@ import { toPlain } from "@toolyard/core/configuration/compare";
 import type { Kind, Live, Work } from "@toolyard/core/configuration/kind";
 import { unlessUsed } from "@toolyard/core/configuration/unless-used";
 import { readEveryPage } from "@toolyard/core/every-page";
-import type { JsonObject, JsonValue } from "@toolyard/core/json";
 import { changeConfig, knowledgeConfigChangeSchema, usualConfig } from "@toolyard/core/knowledge/config";
 import { mostOf } from "@toolyard/core/ports/limits";
 import type { TavernKind } from "@toolyard/core/ports/tavern";
@@ -11,22 +10,10 @@ import { mostVariables, variableOptionsSchema } from "@toolyard/core/vcp/placeho
 import { tavernNameSchema } from "@toolyard/core/vcp/tavern/preset";
 import { isOfKind, readTavernItems } from "@toolyard/core/vcp/tavern/store";
 import * as z from "zod";
-import type { RouteModule } from "../define-route.ts";
-import { createAgent, deleteAgent, updateAgent } from "../routes/agents.ts";
-import { createKnowledgeBase, deleteKnowledgeBase, updateKnowledgeConfig } from "../routes/knowledge.ts";
-import { createVcpVariable, deleteVcpVariable } from "../routes/vcp-variables.ts";
-import {
-  deleteCharacter,
-  deletePreset,
-  deleteWorldBook,
-  putCharacter,
-  putPreset,
-  putWorldBook,
-} from "../routes/vcp-tavern.ts";
 import { baseNames } from "./knowledge-names.ts";
-import { ask, idIn, liveAt, mapSome, objectOf, parseBody, parseBy, picked, textIn } from "./part.ts";
+import { ask, idIn, liveAt, mapSome, objectOf, parseBody, parseBy, picked, textIn, type RouteOf } from "./part.ts";
 
-export const knowledgeBases: Kind = {
+export const knowledgeBases = (route: RouteOf): Kind => ({
   identify: (item) => textIn(item, "name"),
   async read({ core, context }) {
     const bases = await readEveryPage((page) => core.repos.knowledge.listBases(context.tenant, page));
@@ -34,23 +21,23 @@ export const knowledgeBases: Kind = {
     return bases.map(({ id, name, config, next }) => liveAt(id, { name, config: next?.config ?? config }));
   },
   parse(_work, item) {
-    const { name = null, config } = parseBody(createKnowledgeBase, item);
+    const { name = null, config } = parseBody(route("createKnowledgeBase"), item);
     return { name, config: toPlain(changeConfig(usualConfig, knowledgeConfigChangeSchema.parse(config))) };
   },
   async write(work, { item, before }) {
-    if (before === undefined) return idIn(await ask(work, createKnowledgeBase, { body: item }));
+    if (before === undefined) return idIn(await ask(work, route("createKnowledgeBase"), { body: item }));
     const { config } = objectOf(item);
-    await ask(work, updateKnowledgeConfig, { body: { knowledge_base: before.id, config } });
+    await ask(work, route("updateKnowledgeConfig"), { body: { knowledge_base: before.id, config } });
     return before.id;
   },
   async remove(work, { id }) {
-    await ask(work, deleteKnowledgeBase, { body: { knowledge_base: id } });
+    await ask(work, route("deleteKnowledgeBase"), { body: { knowledge_base: id } });
   },
   async room({ core, context }) {
     const bases = await readEveryPage((page) => core.repos.knowledge.listBases(context.tenant, page));
     return { most: context.config.settings.knowledge_bases, there: bases.length, called: "knowledge bases" };
   },
-};
+});
 
 // Variables
 
@@ -62,7 +49,7 @@ const optionNames = Object.keys(variableOptionsSchema.shape);
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const variables = () => import("@toolyard/core/vcp/placeholders/register");
 
-export const vcpVariables: Kind = {
+export const vcpVariables = (route: RouteOf): Kind => ({
   identify: (item) => `${textIn(item, "kind")}/${textIn(item, "name")}`,
   async read({ core, context }) {
     const { readVariable } = await variables();
@@ -77,12 +64,12 @@ export const vcpVariables: Kind = {
     return read.flat();
   },
   parse(_work, item) {
-    const variable = parseBody(createVcpVariable, item);
+    const variable = parseBody(route("createVcpVariable"), item);
     parseBy(positionSchema, variable);
     return variable;
   },
   async write(work, { item, before, changed }) {
-    if (before === undefined) return idIn(await ask(work, createVcpVariable, { body: item }));
+    if (before === undefined) return idIn(await ask(work, route("createVcpVariable"), { body: item }));
     const { updateVariable } = await variables();
     const { content, position } = changed;
     await updateVariable(work.core, work.context.tenant, {
@@ -96,21 +83,22 @@ export const vcpVariables: Kind = {
     return before.id;
   },
   async remove(work, { id }) {
-    await ask(work, deleteVcpVariable, { params: { id } });
+    await ask(work, route("deleteVcpVariable"), { params: { id } });
   },
   room: ({ context }) => ({ most: mostVariables, there: context.config.variables.length, called: "variables" }),
-};
+});
 
 // The Tavern
 
+/** By their names. */
 interface TavernRoutes {
-  readonly put: RouteModule;
-  readonly delete: RouteModule;
+  readonly put: string;
+  readonly delete: string;
 }
 
 const tavernItemSchema = z.strictObject({ name: tavernNameSchema, content: z.unknown() });
 
-function tavernKind(of: TavernKind, routes: TavernRoutes): Kind {
+function tavernKind(route: RouteOf, of: TavernKind, routes: TavernRoutes): Kind {
   return {
     identify: (item) => textIn(item, "name"),
     async read({ core, context }) {
@@ -122,14 +110,14 @@ function tavernKind(of: TavernKind, routes: TavernRoutes): Kind {
     },
     parse(_work, item) {
       const { name = null, content } = parseBy(tavernItemSchema, item);
-      return { name, content: parseContent(routes.put, content) };
+      return { name, content: parseBody(route(routes.put), content) };
     },
     async write(work, { item }) {
-      await ask(work, routes.put, { params: { name: textIn(item, "name") }, body: objectOf(item)["content"] });
+      await ask(work, route(routes.put), { params: { name: textIn(item, "name") }, body: objectOf(item)["content"] });
       return undefined;
     },
     async remove(work, { id: name }) {
-      await ask(work, routes.delete, { params: { name } });
+      await ask(work, route(routes.delete), { params: { name } });
     },
     place: (param) => (param === "name" || param === "content" ? param : `content.${param}`),
     foresee(config, { item, before }) {
@@ -146,17 +134,16 @@ function tavernKind(of: TavernKind, routes: TavernRoutes): Kind {
   };
 }
 
-function parseContent(put: RouteModule, content: JsonValue | undefined): JsonObject {
-  return parseBody(put, content);
-}
-
-export const worldBooks = tavernKind("world_book", { put: putWorldBook, delete: deleteWorldBook });
-export const characters = tavernKind("character", { put: putCharacter, delete: deleteCharacter });
-export const presets = tavernKind("preset", { put: putPreset, delete: deletePreset });
+export const worldBooks = (route: RouteOf): Kind =>
+  tavernKind(route, "world_book", { put: "putWorldBook", delete: "deleteWorldBook" });
+export const characters = (route: RouteOf): Kind =>
+  tavernKind(route, "character", { put: "putCharacter", delete: "deleteCharacter" });
+export const presets = (route: RouteOf): Kind =>
+  tavernKind(route, "preset", { put: "putPreset", delete: "deletePreset" });
 
 // Agents
 
-export const agents: Kind = {
+export const agents = (route: RouteOf): Kind => ({
   identify: (item) => textIn(item, "name"),
   async read(work) {
     const all = work.context.config.agents;
@@ -166,14 +153,16 @@ export const agents: Kind = {
       return liveAt(id, { ...agent, knowledge: agent.knowledge.map(nameOf) });
     });
   },
-  parse: (_work, item) => parseBody(createAgent, item),
+  parse: (_work, item) => parseBody(route("createAgent"), item),
   async write(work: Work, { item, before, changed }) {
-    if (before === undefined) return idIn(await ask(work, createAgent, { body: item }));
-    await ask(work, updateAgent, { params: { id: before.id }, body: changed });
+    if (before === undefined) return idIn(await ask(work, route("createAgent"), { body: item }));
+    await ask(work, route("updateAgent"), { params: { id: before.id }, body: changed });
     return before.id;
   },
   async remove(work, { id }) {
-    await unlessUsed(work, (force) => ask(work, deleteAgent, { params: { id }, query: { force: String(force) } }));
+    await unlessUsed(work, (force) =>
+      ask(work, route("deleteAgent"), { params: { id }, query: { force: String(force) } }),
+    );
   },
   foresee(config, { before }, effect) {
     const known = config.agents.find(({ id }) => id === before?.id);
@@ -184,4 +173,4 @@ export const agents: Kind = {
   },
   without: (config, { id }) => ({ ...config, agents: config.agents.filter((each) => each.id !== id) }),
   room: ({ context }) => ({ most: mostOf.agents, there: context.config.agents.length, called: "agents" }),
-};
+});

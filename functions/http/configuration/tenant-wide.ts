@@ -5,11 +5,10 @@ import { canonicalJson, type JsonObject, type JsonValue } from "@toolyard/core/j
 import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
 import * as z from "zod";
 import { toInvalidRequest } from "../errors.ts";
-import { checkTable, pricesBody, putPrices } from "../routes/prices.ts";
+import { checkTable, pricesBody } from "../routes/prices.ts";
 import { settingsBody } from "../routes/settings-change.ts";
-import { updateSettings } from "../routes/settings.ts";
 import { baseNames } from "./knowledge-names.ts";
-import { ask, liveAt, objectOf, parseBy } from "./part.ts";
+import { ask, liveAt, objectOf, parseBy, type RouteOf } from "./part.ts";
 
 /** What the tenant has asked for, not what holds of it. */
 async function ownSettings({ core, context }: Work): Promise<JsonObject> {
@@ -19,7 +18,7 @@ async function ownSettings({ core, context }: Work): Promise<JsonObject> {
 
 const settingsSchema = settingsBody.omit({ preprocessor_order: true });
 
-export const settings: Kind = {
+export const settings = (route: RouteOf): Kind => ({
   /** Null takes one back to its default. */
   merge: (live, asked) => {
     const merged = Object.entries({ ...objectOf(live), ...objectOf(asked) });
@@ -36,28 +35,30 @@ export const settings: Kind = {
   parse: (_work, item) => parseBy(settingsSchema, item),
   async write(work, { item, before, changed }) {
     const gone = Object.keys(objectOf(before?.item)).filter((name) => !Object.hasOwn(objectOf(item), name));
-    await ask(work, updateSettings, { body: { ...changed, ...Object.fromEntries(gone.map((name) => [name, null])) } });
+    await ask(work, route("updateSettings"), {
+      body: { ...changed, ...Object.fromEntries(gone.map((name) => [name, null])) },
+    });
     return undefined;
   },
   foresee: (config, { item }) => {
     const { preprocessor_order } = config.settings;
     return { ...config, settings: { ...tenantSettingsSchema.parse(item), preprocessor_order } };
   },
-};
+});
 
 const orderSchema = z.strictObject({ preprocessor_order: settingsBody.shape.preprocessor_order.unwrap().unwrap() });
 
-export const preprocessorOrder: Kind = {
+export const preprocessorOrder = (route: RouteOf): Kind => ({
   merge: (_live, asked) => asked,
   identify: () => "",
   read: async (work) => [liveAt("preprocessor_order", (await ownSettings(work))["preprocessor_order"] ?? [])],
   parse: (_work, item) => parseBy(orderSchema, { preprocessor_order: item })["preprocessor_order"] ?? [],
   async write(work, { item }) {
-    await ask(work, updateSettings, { body: { preprocessor_order: isSame(item, []) ? null : item } });
+    await ask(work, route("updateSettings"), { body: { preprocessor_order: isSame(item, []) ? null : item } });
     return undefined;
   },
   place: (param) => param.replace(/^preprocessor_order\.?/, ""),
-};
+});
 
 /** Of entries that are one and the same price. */
 const priceOf = (entry: JsonValue): string => {
@@ -70,7 +71,7 @@ const tableOf = (value: JsonValue): readonly JsonValue[] => (Array.isArray(value
 const inOrder = (entries: readonly JsonValue[]): JsonValue[] =>
   entries.toSorted((a, b) => (canonicalJson(a) < canonicalJson(b) ? -1 : 1));
 
-export const prices: Kind = {
+export const prices = (route: RouteOf): Kind => ({
   merge: (live, asked) => {
     const named = new Set(tableOf(asked).map(priceOf));
     return inOrder([...tableOf(live).filter((entry) => !named.has(priceOf(entry))), ...tableOf(asked)]);
@@ -84,8 +85,8 @@ export const prices: Kind = {
     return toPlain(parsed.data.prices);
   },
   async write(work, { item }) {
-    await ask(work, putPrices, { body: { prices: item } });
+    await ask(work, route("putPrices"), { body: { prices: item } });
     return undefined;
   },
   place: (param) => param.replace(/^prices\.?/, ""),
-};
+});

@@ -23,26 +23,24 @@ import type { ToolService } from "@toolyard/core/services/service";
 import { formatToolUri } from "@toolyard/core/tools/uri";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import * as z from "zod";
-import { createPlugin, deletePlugin, replacePlugin, updatePlugin } from "../routes/plugins.ts";
-import { createProvider, deleteProvider, toFields, updateProvider } from "../routes/providers.ts";
-import { createToolService } from "../routes/tool-services.ts";
-import { ask, credentialsNamedIn, idIn, liveAt, objectOf, parseBody, parseBy, textIn } from "./part.ts";
+import { toFields } from "../routes/providers.ts";
+import { ask, credentialsNamedIn, idIn, liveAt, objectOf, parseBody, parseBy, textIn, type RouteOf } from "./part.ts";
 
-export const providers: Kind = {
+export const providers = (route: RouteOf): Kind => ({
   identify: (item) => textIn(item, "name"),
   read: ({ context }) => Promise.resolve(context.config.providers.map((each) => liveAt(each.id, toFields(each)))),
-  parse: (_work, item) => parseBody(createProvider, item),
+  parse: (_work, item) => parseBody(route("createProvider"), item),
   async write(work, { item, before, changed }) {
-    if (before === undefined) return idIn(await ask(work, createProvider, { body: item }));
-    await ask(work, updateProvider, { params: { id: before.id }, body: changed });
+    if (before === undefined) return idIn(await ask(work, route("createProvider"), { body: item }));
+    await ask(work, route("updateProvider"), { params: { id: before.id }, body: changed });
     return before.id;
   },
   async remove(work, { id }) {
-    await ask(work, deleteProvider, { params: { id } });
+    await ask(work, route("deleteProvider"), { params: { id } });
   },
   credentials: (item) => credentialsNamedIn(item),
   room: ({ context }) => ({ most: mostOf.providers, there: context.config.providers.length, called: "providers" }),
-};
+});
 
 // Descriptor sets
 
@@ -52,7 +50,7 @@ const descriptorSetSchema = z.strictObject({ id: z.string(), content: z.base64()
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const sets = () => import("@toolyard/core/grpc/descriptor-sets");
 
-export const descriptorSets: Kind = {
+export const descriptorSets = (): Kind => ({
   identify: (item) => textIn(item, "id"),
   async read({ core, context }) {
     const { descriptorSetBytes } = await sets();
@@ -80,7 +78,7 @@ export const descriptorSets: Kind = {
     const there = (await descriptorSetBytes(core, context.tenant)).length;
     return { most: mostDescriptorSets, there, called: "descriptor sets" };
   },
-};
+});
 
 // Tool services
 
@@ -141,11 +139,11 @@ function recordOf(item: JsonValue): Omit<ToolService, "id" | "scheme"> {
 
 const notSecretOf = (item: JsonValue): readonly string[] => z.array(z.string()).parse(objectOf(item)["not_secret"]);
 
-export const toolServices: Kind = {
+export const toolServices = (route: RouteOf): Kind => ({
   identify: (item) => `${textIn(item, "scheme")}://${textIn(item, "service_id")}`,
   read: ({ context }) => Promise.resolve(context.config.services.map((each) => liveAt(each.id, itemOf(each)))),
   parse({ core }, item) {
-    const parsed = parseBody(createToolService, item);
+    const parsed = parseBody(route("createToolService"), item);
     const { scheme } = runtimeOf(core.adapters, textIn(parsed, "scheme"));
     const config = scheme.config.safeParse(parsed["config"]);
     if (!config.success) throw toInvalidConfig(config.error);
@@ -206,7 +204,7 @@ export const toolServices: Kind = {
   foresee: (config, change) => withService(config, change),
   without: (config, { id }) => ({ ...config, services: config.services.filter((each) => each.id !== id) }),
   room: ({ context }) => ({ most: mostOf.services, there: context.config.services.length, called: "tool services" }),
-};
+});
 
 function comesWithIt({ idOf }: Work, descriptors: string): boolean {
   try {
@@ -242,7 +240,7 @@ function recordOfPlugin(plugin: NewPlugin, known: PluginRecord | undefined): Plu
   return { ...plugin, pluginId: known?.pluginId ?? 0, createdAt: 0, updatedAt: 0 };
 }
 
-export const plugins: Kind = {
+export const plugins = (route: RouteOf): Kind => ({
   identify: (item) => textIn(objectOf(item)["definition"] ?? null, "name"),
   read: ({ context }) =>
     Promise.resolve(
@@ -257,17 +255,17 @@ export const plugins: Kind = {
   },
   async write(work, { item, before, changed }) {
     const { enabled, definition } = objectOf(item);
-    const id = before?.id ?? idIn(await ask(work, createPlugin, { body: definition }));
+    const id = before?.id ?? idIn(await ask(work, route("createPlugin"), { body: definition }));
     if (before !== undefined && "definition" in changed) {
-      await ask(work, replacePlugin, { params: { id }, body: definition });
+      await ask(work, route("replacePlugin"), { params: { id }, body: definition });
     }
     if (enabled !== (before === undefined ? true : objectOf(before.item)["enabled"])) {
-      await ask(work, updatePlugin, { params: { id }, body: { enabled } });
+      await ask(work, route("updatePlugin"), { params: { id }, body: { enabled } });
     }
     return id;
   },
   async remove(work, { id }) {
-    await ask(work, deletePlugin, { params: { id } });
+    await ask(work, route("deletePlugin"), { params: { id } });
   },
   place: (param) => (param === "enabled" || param === "definition" ? param : `definition.${param}`),
   credentials: (item) => {
@@ -286,7 +284,7 @@ export const plugins: Kind = {
   },
   without: (config, { id }) => ({ ...config, plugins: config.plugins.filter((each) => pluginId(each) !== id) }),
   room: ({ context }) => ({ most: mostOf.plugins, there: context.config.plugins.length, called: "plugins" }),
-};
+});
 
 const decisionsSchema = z.strictObject({
   name: z.string().min(1).max(256),
@@ -295,7 +293,7 @@ const decisionsSchema = z.strictObject({
   roles: z.array(z.string()).default([]),
 });
 
-export const vcpPlugins: Kind = {
+export const vcpPlugins = (route: RouteOf): Kind => ({
   identify: (item) => textIn(item, "name"),
   read: ({ context }) =>
     Promise.resolve(
@@ -315,10 +313,10 @@ export const vcpPlugins: Kind = {
       const message = `There is no VCP plugin '${textIn(item, "name")}'; import its folder first, with POST /v1/plugins/import.`;
       throw new GatewayError("not_found", message, { param: "name" });
     }
-    await ask(work, updatePlugin, { params: { id: before.id }, body: changed });
+    await ask(work, route("updatePlugin"), { params: { id: before.id }, body: changed });
     return before.id;
   },
   async remove(work, { id }) {
-    await ask(work, deletePlugin, { params: { id } });
+    await ask(work, route("deletePlugin"), { params: { id } });
   },
-};
+});

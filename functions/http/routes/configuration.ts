@@ -5,7 +5,7 @@ import type { Applied } from "@toolyard/core/configuration/apply";
 import type { Plan, Step } from "@toolyard/core/configuration/plan";
 import type { Caller } from "@toolyard/core/callers/caller";
 import * as z from "zod";
-import { defineRoute } from "../define-route.ts";
+import { defineRoute, type RouteModule } from "../define-route.ts";
 
 const tags = ["configuration"];
 const ownOnly = {
@@ -130,7 +130,8 @@ function viewApplied({ plan, done, left }: Applied): z.output<typeof applySchema
 
 /** Most requests are for something else. */
 // oxlint-disable-next-line typescript/explicit-function-return-type
-const load = async () => (await import("../configuration/kinds.ts")).kinds;
+const load = async (routes: Readonly<Record<string, RouteModule>>) =>
+  (await import("../configuration/kinds.ts")).kindsOver(routes);
 
 export const getConfiguration = defineRoute({
   method: "get",
@@ -142,10 +143,10 @@ export const getConfiguration = defineRoute({
   scope: "manage",
   responses: { 200: { description: "The document", schema: documentSchema } },
   isolation: ownOnly,
-  async handler(c, { core, caller, context }) {
+  async handler(c, { core, routes, caller, context }) {
     requireScopes(caller);
     const { contextOfNow, readState, toDocument } = await import("@toolyard/core/configuration/document");
-    const kinds = await load();
+    const kinds = await load(routes);
     const work = { core, context: await contextOfNow(core, context), idOf: () => undefined, goes: () => false };
     const text = JSON.stringify(toDocument(kinds, await readState(kinds, work)), null, 2);
     return c.body(`${text}\n`, 200, { "content-type": "application/json" });
@@ -163,11 +164,11 @@ export const planConfiguration = defineRoute({
   request: { body: z.strictObject(bodyFields), exact: ["configuration"], maxBytes: largestBody },
   responses: { 200: { description: "The plan", schema: planSchema } },
   isolation: ownOnly,
-  async handler(c, { core, caller, context, body }) {
+  async handler(c, { core, routes, caller, context, body }) {
     requireScopes(caller);
     const { planConfiguration: plan } = await import("@toolyard/core/configuration/plan");
     const asked = { document: body.configuration, removeMissing: body.remove_missing };
-    return c.json(viewPlan(await plan(await load(), core, context, asked)));
+    return c.json(viewPlan(await plan(await load(routes), core, context, asked)));
   },
 });
 
@@ -193,10 +194,10 @@ export const applyConfiguration = defineRoute({
   },
   responses: { 200: { description: "What was done", schema: applySchema } },
   isolation: ownOnly,
-  async handler(c, { core, caller, context, body }) {
+  async handler(c, { core, routes, caller, context, body }) {
     requireScopes(caller);
     const { applyConfiguration: apply } = await import("@toolyard/core/configuration/apply");
     const { configuration: document, remove_missing: removeMissing, plan } = body;
-    return c.json(viewApplied(await apply(await load(), core, context, { document, removeMissing, plan })));
+    return c.json(viewApplied(await apply(await load(routes), core, context, { document, removeMissing, plan })));
   },
 });
