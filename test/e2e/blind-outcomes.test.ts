@@ -68,7 +68,7 @@ async function byModel(client: Client, name: string, args: Json): Promise<string
   const reply = await chat(client);
   expect(reply.status).toBe(200);
   const messages = llm.requests.at(-1)?.["messages"] as Json[];
-  return messages.at(-1).content;
+  return messages.findLast(({ role }) => role === "tool")?.content;
 }
 
 describe(`a request on the wire ${verifies("BLIND-2")}`, () => {
