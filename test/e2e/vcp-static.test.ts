@@ -1,6 +1,6 @@
 /** Static VCP plugins: their values in prompts, who refreshes them, and what they say where they fail. */
 import { refreshSource } from "@toolyard/core/vcp/static/refresh";
-import { pluginSource } from "@toolyard/core/vcp/static/static-plugin";
+import { pluginSource } from "@toolyard/core/vcp/static/source-message";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";

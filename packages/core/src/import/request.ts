@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { authConfigSchema, credentialNameSchema } from "../blind/definition.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import { vcpSourceSchema } from "../vcp/plugins/folders.ts";
+import { vcpSourceSchema } from "../vcp/plugins/source.ts";
 import { importLimits } from "./limits.ts";
 
 const address = z.string().min(1).max(2_048);

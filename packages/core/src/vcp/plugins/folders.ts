@@ -2,11 +2,12 @@
  * Folders of plugins out of what was uploaded: an archive, a list of files, a directory of this machine (VCP-24).
  * A folder that cannot be used is reported and left out; it never takes the others with it.
  */
-import * as z from "zod";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { isDeeperThan, isJsonObject, type JsonObject } from "../../json.ts";
+import { isDeeperThan } from "../../json.ts";
+import { blockedFileName, manifestFileName, type VcpManifest } from "./manifest.ts";
+import { readManifest } from "./manifest-file.ts";
 import { folderLimits } from "./files.ts";
-import { blockedFileName, manifestFileName, readManifest, type VcpManifest } from "./manifest.ts";
+import type { VcpSource } from "./source.ts";
 import { unpackZip, safePath, type ZipFile } from "./zip.ts";
 
 /** Of one import: many plugins, unpacked. */
@@ -35,37 +36,6 @@ export interface ReadFolders {
   /** Files of no plugin. */
   readonly strays: readonly string[];
 }
-
-const fileSchema = z
-  .strictObject({
-    path: z.string().min(1).max(512).meta({ description: "Below the plugin's folder, with '/'." }),
-    text: z.string().optional(),
-    base64: z.base64().optional().meta({ description: "Instead of 'text', for a file that is not text." }),
-  })
-  .refine(({ text, base64 }) => (text === undefined) !== (base64 === undefined), "needs either 'text' or 'base64'");
-
-/** Field `vcp` of an import. */
-export const vcpSourceSchema = z
-  .strictObject({
-    zip: z
-      .base64()
-      .optional()
-      .meta({ description: "A zip with one plugin folder or many, as base64.", contentEncoding: "base64" }),
-    manifest: z
-      .custom<JsonObject>(isJsonObject, "Invalid input: expected object")
-      .optional()
-      .meta({ type: "object", description: "A single plugin-manifest.json; its files go into 'files'." }),
-    files: z.array(fileSchema).max(folderLimits.files).optional(),
-  })
-  .refine(({ zip, manifest }) => (zip === undefined) !== (manifest === undefined), {
-    error: "needs either 'zip' or 'manifest'",
-    path: ["zip"],
-  })
-  .refine(({ zip, files }) => zip === undefined || files === undefined, {
-    error: "goes with 'manifest'; an archive brings its own",
-    path: ["files"],
-  });
-export type VcpSource = z.output<typeof vcpSourceSchema>;
 
 /** @throws GatewayError `invalid_request` for an archive that cannot be read, or holds no plugin */
 export async function readVcpSource({ zip, manifest, files = [] }: VcpSource): Promise<ReadFolders> {

@@ -5,7 +5,8 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import { compileArguments } from "../../tools/arguments.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { parseManifest, readManifest } from "./manifest.ts";
+import { parseManifest } from "./manifest.ts";
+import { readManifest } from "./manifest-file.ts";
 import { describeTool } from "./parameters.ts";
 
 const least = { name: "P", pluginType: "synchronous", entryPoint: { command: "node p.js" } };
@@ -127,7 +128,7 @@ describe(`manifests ${verifies("VCP-1")}`, () => {
     ["a cron expression that is none", { refreshIntervalCron: "every day" }, "refreshIntervalCron"],
     ["a part that is no object", { capabilities: [] }, "capabilities"],
   ])(`with %s are refused, naming the field ${verifies("VCP-24")}`, ([, change, param]) => {
-    const error = errorOf(() => parseManifest({ ...least, ...change }));
+    const error = errorOf(() => readManifest(JSON.stringify({ ...least, ...change })));
     expect([error.code, error.details.param]).toEqual(["invalid_definition", param]);
     expect(error.message).toContain(`'${param}'`);
   });

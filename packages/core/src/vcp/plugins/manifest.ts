@@ -2,11 +2,8 @@
  * `plugin-manifest.json` (VCP specification s. 3; VCP-1, VCP-24). Loose in what it takes, for there are many
  * authors and no schema that they all kept to; exact in what it refuses: a plugin that could never run.
  */
-import { isUtf8 } from "node:buffer";
-import { checkCron } from "../../cron.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
-import { shorten } from "../../tools/json-schema/document.ts";
 import {
   isPluginType,
   isProtocolName,
@@ -83,41 +80,14 @@ export interface VcpManifest {
   readonly source: JsonObject;
 }
 
-/** Bytes of a manifest; the largest in the wild has some 60 KB. */
-const largestManifest = 524_288;
-
 /** Names become parts of URIs, of credential names and of the names of stored results. */
 const namePattern = /^[\p{L}\p{N}_-][\p{L}\p{N}_.-]{0,63}$/u;
-
-/** @throws GatewayError `invalid_definition` naming the field: not JSON, or a plugin that could never run */
-export function readManifest(file: Uint8Array | string): VcpManifest {
-  const text = typeof file === "string" ? file : textOf(file);
-  if (Buffer.byteLength(text, "utf8") > largestManifest) {
-    throw invalid(manifestFileName, `has more than ${largestManifest} bytes`);
-  }
-  // Editors on Windows begin files with a mark that JSON does not know.
-  return parseManifest(jsonOf(text.replace(/^\uFEFF/, "")));
-}
-
-function jsonOf(text: string): JsonValue {
-  try {
-    return JSON.parse(text) as JsonValue;
-  } catch (error) {
-    const place = error instanceof Error ? ` (${shorten(error.message, 160)})` : "";
-    throw invalid(manifestFileName, `is not valid JSON${place}`);
-  }
-}
-
-function textOf(bytes: Uint8Array): string {
-  if (!isUtf8(bytes)) throw invalid(manifestFileName, "is not UTF-8 text");
-  return Buffer.from(bytes).toString("utf8");
-}
 
 const parsedManifests = new WeakMap<JsonObject, VcpManifest>();
 
 /** @throws GatewayError `invalid_definition` naming the field; made once for each object */
 export function parseManifest(source: JsonValue): VcpManifest {
-  if (!isJsonObject(source)) throw invalid(manifestFileName, "must be a JSON object");
+  if (!isJsonObject(source)) throw invalidManifest(manifestFileName, "must be a JSON object");
   const known = parsedManifests.get(source);
   if (known !== undefined) return known;
   const manifest = toManifest(source);
@@ -156,17 +126,17 @@ function toManifest(source: JsonObject): VcpManifest {
 }
 
 function readName(value: JsonValue | undefined): string {
-  if (typeof value !== "string" || value === "") throw invalid("name", "is missing: it is what callers call");
+  if (typeof value !== "string" || value === "") throw invalidManifest("name", "is missing: it is what callers call");
   if (!namePattern.test(value)) {
-    throw invalid("name", `is '${value.slice(0, 80)}'; it may have 1 to 64 letters, digits, '_', '-' and '.'`);
+    throw invalidManifest("name", `is '${value.slice(0, 80)}'; it may have 1 to 64 letters, digits, '_', '-' and '.'`);
   }
   return value;
 }
 
 function readType(value: JsonValue | undefined): PluginType {
   const known = Object.keys(pluginTypes).join(", ");
-  if (typeof value !== "string" || value === "") throw invalid("pluginType", `is missing; known: ${known}`);
-  if (!isPluginType(value)) throw invalid("pluginType", `is '${value.slice(0, 80)}'; known: ${known}`);
+  if (typeof value !== "string" || value === "") throw invalidManifest("pluginType", `is missing; known: ${known}`);
+  if (!isPluginType(value)) throw invalidManifest("pluginType", `is '${value.slice(0, 80)}'; known: ${known}`);
   return value;
 }
 
@@ -181,16 +151,20 @@ function readEntryPoint(
   const named = given === undefined || given === null || given === "" ? protocol : given;
   if (typeof named !== "string" || !isProtocolName(named)) {
     const known = Object.keys(protocolNames).join(", ");
-    throw invalid("communication.protocol", `is ${JSON.stringify(named).slice(0, 80)}; known: ${known}`);
+    throw invalidManifest("communication.protocol", `is ${JSON.stringify(named).slice(0, 80)}; known: ${known}`);
   }
   if (protocolNames[named] !== protocol) {
-    throw invalid("communication.protocol", `is '${named}', but a plugin of type ${pluginType} speaks ${protocol}`);
+    throw invalidManifest(
+      "communication.protocol",
+      `is '${named}', but a plugin of type ${pluginType} speaks ${protocol}`,
+    );
   }
   const entry = objectOf(value, "entryPoint");
   const [command, script] = [textAt(entry, "command")?.trim(), textAt(entry, "script")?.trim()];
-  if (protocol === "stdio" && !command) throw invalid("entryPoint.command", "is missing: it starts the plugin");
-  if (protocol === "direct" && !script) throw invalid("entryPoint.script", "is missing: it is the module to load");
-  if (command?.includes("\0")) throw invalid("entryPoint.command", "holds a byte 0");
+  if (protocol === "stdio" && !command) throw invalidManifest("entryPoint.command", "is missing: it starts the plugin");
+  if (protocol === "direct" && !script)
+    throw invalidManifest("entryPoint.script", "is missing: it is the module to load");
+  if (command?.includes("\0")) throw invalidManifest("entryPoint.command", "holds a byte 0");
   return { protocol, entryPoint: { ...(command ? { command } : {}), ...(script ? { script } : {}) } };
 }
 
@@ -201,8 +175,7 @@ function readTimeout(value: JsonValue | undefined): number | undefined {
 
 function readCron(value: JsonValue | undefined): string | undefined {
   if (value === undefined || value === null || value === "") return undefined;
-  if (typeof value !== "string") throw invalid("refreshIntervalCron", "must be a cron expression");
-  checkCron(value, "refreshIntervalCron");
+  if (typeof value !== "string") throw invalidManifest("refreshIntervalCron", "must be a cron expression");
   return value.trim();
 }
 
@@ -320,9 +293,9 @@ function listAt(object: JsonObject, key: string): readonly JsonValue[] {
 function objectOf(value: JsonValue | undefined, field: string): JsonObject {
   if (value === undefined || value === null) return {};
   if (isJsonObject(value)) return value;
-  throw invalid(field, "must be an object");
+  throw invalidManifest(field, "must be an object");
 }
 
-function invalid(param: string, reason: string): GatewayError {
+export function invalidManifest(param: string, reason: string): GatewayError {
   return new GatewayError("invalid_definition", `'${param}' ${reason}.`, { param });
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { readManifest } from "./manifest.ts";
+import { readManifest } from "./manifest-file.ts";
 import { describeTool } from "./parameters.ts";
 
 const manifest = readManifest(

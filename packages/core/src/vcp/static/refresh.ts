@@ -14,8 +14,8 @@ import type { TenantConfig } from "../../tenant-config.ts";
 import { quote } from "../plugins/outcome.ts";
 import { longestRunMs } from "../plugins/plugin-types.ts";
 import { runPlugin } from "../plugins/run.ts";
-import { askForRefresh } from "./source-message.ts";
-import { isEager, isStale, pluginSource, staticPluginsOf, type StaticPlugin } from "./static-plugin.ts";
+import { askForRefresh, pluginSource } from "./source-message.ts";
+import { isEager, isStale, staticPluginsOf, type StaticPlugin } from "./static-plugin.ts";
 
 /** Characters of a value that lie in its row; what is longer is a blob. */
 const longestInRow = 16_384;

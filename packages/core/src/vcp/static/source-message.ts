@@ -9,6 +9,11 @@ const prefix = "vcp-static:";
 /** What is expected to take longer goes to the long queue. */
 const shortMs = 60_000;
 
+/** Of a plugin, in the table of values. */
+export function pluginSource(name: string): string {
+  return `plugin:${name}`;
+}
+
 /** Never throws: a value that is not refreshed now is wanted again. */
 export async function askForRefresh(
   { queue, log }: Pick<AdapterDeps, "queue" | "log">,

@@ -40,11 +40,6 @@ function toStaticPlugin(config: TenantConfig, plugin: VcpPlugin): StaticPlugin {
   };
 }
 
-/** In the table of values. */
-export function pluginSource(name: string): string {
-  return `plugin:${name}`;
-}
-
 /** `{{VCPWeatherInfo}}` and `VCPWeatherInfo` are one placeholder. */
 export function withoutBraces(placeholder: string): string {
   const [, name = placeholder] = /^\{\{(.*)\}\}$/s.exec(placeholder.trim()) ?? [];

@@ -7,9 +7,9 @@ import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { readAll, type BlobStore } from "../../ports/blob-store.ts";
 import type { StoredStaticValue } from "../../ports/vcp-static-values.ts";
-import { askForRefresh } from "./source-message.ts";
+import { askForRefresh, pluginSource } from "./source-message.ts";
 import { nothingSaid } from "./refresh.ts";
-import { isStale, pluginSource, staticPluginsOf, withoutBraces, type StaticPlugin } from "./static-plugin.ts";
+import { isStale, staticPluginsOf, withoutBraces, type StaticPlugin } from "./static-plugin.ts";
 
 export type StaticValueDeps = Pick<AdapterDeps, "repos" | "blobs" | "queue" | "clock" | "log">;
 export type StaticValueContext = Pick<CallContext, "tenant" | "config">;
