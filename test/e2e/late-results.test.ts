@@ -323,6 +323,24 @@ describe(`a late result that the model's back end does not take ${verifies("CHAT
     expect(toldLast()).toEqual([order]);
   });
 
+  test("is left out where pictures of a turn before were left out in vain, and stands before the question", async () => {
+    await tenant.addPlugin(readingTool(backEnd, "draw"));
+    const picture = Buffer.from("\x89PNG\r\n\x1a\n........", "latin1");
+    backEnd.answer = () => ({ headers: { "content-type": "image/png" }, body: picture });
+    const tools = [{ type: "function", function: { name: "mine", parameters: { type: "object" } } }];
+    llm.script(calls({ name: "mine", arguments: {} }, { name: "draw", arguments: { q: "x" } }));
+    const { json } = await ask({ tools, session_id: newId("session") });
+    const { message } = json.choices[0];
+    const [{ id }] = message.tool_calls;
+    const messages = [...bodyOf({})["messages"], message, { role: "tool", tool_call_id: id, content: "done" }];
+    filterOrders(text("Hello."));
+    expect((await ask({ tools, messages })).status).toBe(200);
+    const [, first, , last] = llm.requests.map((request) => (request["messages"] as Json[]).map(({ role }) => role));
+    expect(first).toEqual(["assistant", "tool", "user", "assistant", "tool", "tool", "user"]);
+    expect(last).toEqual(first?.slice(0, -1));
+    expect(toldLast()[0]).toMatch(/call_\w+.*read_result/);
+  });
+
   test("is left out of the later turns of that answer, too, and of the turn that the client goes on with", async () => {
     await tenant.addPlugin(readingTool(backEnd));
     backEnd.answer = () => ({ body: '{"price":5}' });

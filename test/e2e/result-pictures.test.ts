@@ -111,7 +111,13 @@ describe(`pictures of results ${verifies("CHAT-5", "MCP-3")}`, () => {
     const asked = llm.requests.map((_request, at) => picturesIn(sent(at)).length);
     expect(asked.filter((count) => count > 0).every((count) => count === 1)).toBe(true);
     expect(asked.slice(-2)).toEqual([0, 0]);
-    expect(sent(llm.requests.length - 1)[3].content).toContain("refused the request with them");
+    expect(sent(llm.requests.length - 1).map(({ role }) => role)).toEqual([
+      "user",
+      "assistant",
+      "tool",
+      "assistant",
+      "tool",
+    ]);
   });
 
   test("are not shown to models of tenants that do not want it", async () => {
@@ -176,5 +182,76 @@ describe(`pictures of results ${verifies("CHAT-5", "MCP-3")}`, () => {
     await chat();
     expect(sent(1).map(({ role }) => role)).toEqual(["user", "assistant", "user", "user"]);
     expect(picturesIn(sent(1))).toEqual([urlOf(png())]);
+  });
+
+  test("are no reason to fail where a back end takes no message of the user behind results", async () => {
+    draws(png());
+    llm.respond((body) => {
+      const roles = (body["messages"] as Json[]).map(({ role }) => role);
+      if (roles.some((role, at) => role === "user" && roles[at - 1] === "tool"))
+        return { status: 400, json: { error: { message: "Unexpected role 'user' after role 'tool'" } } };
+      return roles.includes("tool") ? text("done") : drawing();
+    });
+    const { choices } = await chat();
+    expect(choices[0].message.content).toBe("done");
+    expect(sent(2).map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
+  });
+
+  test("are no question that the built-in model would answer anew", async () => {
+    const plain = await gateway.newTenant();
+    await plain.addPlugin(readingTool(backEnd, "draw"));
+    draws(png());
+    backEnd.requests.length = 0;
+    const { choices } = await plain.client.post("/v1/chat/completions", {
+      messages: [user('Call draw with {"q": "x"}')],
+    });
+    expect(choices[0].message.content).toContain("[binary result: image/png");
+    expect(backEnd.requests).toHaveLength(1);
+  });
+
+  describe("of turns that are kept", () => {
+    const click = { type: "function", function: { name: "click", parameters: { type: "object", properties: {} } } };
+    /** A turn of both; the conversation with the client's result behind it. */
+    const afterTurn = async (before: readonly Json[], more: Json = {}): Promise<readonly Json[]> => {
+      llm.script(
+        calls({ id: "up_1", name: "click", arguments: {} }, { id: "up_2", name: "draw", arguments: { q: "y" } }),
+      );
+      const { choices } = await chat({ messages: before, tools: [click], ...more });
+      const { message } = choices[0];
+      return [...before, message, { role: "tool", tool_call_id: message.tool_calls[0].id, content: "done" }];
+    };
+    const goOn = (messages: readonly Json[]): Promise<Json> => chat({ messages, tools: [click] });
+    const last = (): number => llm.requests.length - 1;
+
+    test("are no more than are sent of a chat, and none where they are not wanted by now", async () => {
+      await tenant.client.expect("patch", "/v1/settings", { result_max_bytes: 20_000_000 });
+      draws(png(3_900_000));
+      let messages: readonly Json[] = [user("look")];
+      for (let turn = 0; turn < 3; turn += 1) messages = await afterTurn(messages);
+      llm.script(text("seen"), text("not seen"));
+      await goOn(messages);
+      expect(picturesIn(sent(last()))).toHaveLength(2);
+      await tenant.client.expect("patch", "/v1/settings", { show_result_pictures: false });
+      await goOn(messages);
+      expect(sent(last()).map(({ role }) => role)).toEqual([
+        "user",
+        ...Array(3).fill(["assistant", "tool", "tool"]).flat(),
+      ]);
+    });
+
+    test("are left alone by the pipeline, and left out where they are refused", async () => {
+      await tenant.client.expect("patch", "/v1/settings", { message_pipeline: "all", media_bytes: 1_024 });
+      draws(png(2_048));
+      const messages = await afterTurn([user("look")]);
+      llm.script(text("seen"));
+      await goOn(messages);
+      expect(picturesIn(sent(last()))).toEqual([urlOf(png(2_048))]);
+      llm.respond((body) => {
+        const isBlind = picturesIn(body["messages"] as Json[]).length > 0;
+        return isBlind ? { status: 400, json: { error: { message: "no eyes" } } } : text("blind");
+      });
+      const { choices } = await goOn(messages);
+      expect(choices[0].message.content).toBe("blind");
+    });
   });
 });

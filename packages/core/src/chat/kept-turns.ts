@@ -11,7 +11,7 @@ import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import type { KeptTurn } from "../ports/repos.ts";
 import type { ClientToolCall } from "./events.ts";
 import { insertBeforeLastUser } from "./late-results.ts";
-import { fromKept, toKept } from "./pictures.ts";
+import { markKept, toKept, withKeptPictures } from "./pictures.ts";
 import type { AssembledToolCall } from "./providers/provider.ts";
 import { callIds } from "./schema.ts";
 
@@ -100,11 +100,8 @@ export async function restoreTurns(
       turn.sealed,
     );
     const content = JSON.parse(text) as TurnContent;
-    turns.set(turn.key, {
-      ...content,
-      before: await fromKept(deps, context, content.before),
-      results: await fromKept(deps, context, content.results),
-    });
+    markKept([...content.before, ...content.results]);
+    turns.set(turn.key, content);
   }
   const ended = new Set([...given.ended, ...[...turns.values()].flatMap(toldLateIn)]);
   const exchanges = exchangesOf(given.messages);
@@ -137,7 +134,10 @@ export async function restoreTurns(
     if (late.length > 0) messages = [...insertBeforeLastUser(messages, late)];
     messages.push(...turn.before.slice(late.length), turn.message, ...inCallOrder(turn.message, results));
   }
-  return { messages, hasReadOutside: hasForgotten || [...turns.values()].some(({ readOutside }) => readOutside) };
+  return {
+    messages: await withKeptPictures(deps, context, messages),
+    hasReadOutside: hasForgotten || [...turns.values()].some(({ readOutside }) => readOutside),
+  };
 }
 
 /** Calls that the turn was told of before its last question. */

@@ -8,6 +8,7 @@ import { outcomeOf } from "../calls/new-call.ts";
 import { parseJson, type JsonObject } from "../json.ts";
 import { aliasOf } from "../tools/alias.ts";
 import { textForModel } from "../tools/outcome.ts";
+import { isOfPictures } from "./pictures.ts";
 
 export interface LateResults {
   /** The calls, by id. */
@@ -56,7 +57,7 @@ export function insertBeforeLastUser(
   late: readonly JsonObject[],
 ): readonly JsonObject[] {
   if (late.length === 0) return messages;
-  const lastUser = messages.findLastIndex((message) => message["role"] === "user");
+  const lastUser = messages.findLastIndex((message) => message["role"] === "user" && !isOfPictures(message));
   const at = lastUser < 0 ? messages.length : lastUser;
   return [...messages.slice(0, at), ...late, ...messages.slice(at)];
 }

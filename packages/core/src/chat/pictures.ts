@@ -36,6 +36,8 @@ interface Shown {
 }
 
 const shown = new WeakMap<JsonObject, Shown>();
+/** All of these messages: with pictures, as they are kept, and with what stands for pictures that have no room. */
+const own = new WeakSet<JsonObject>();
 
 interface Picture {
   readonly callId: string;
@@ -78,6 +80,11 @@ export async function picturesMessage(
   return remember([textPart(heading), ...parts.map(({ told }) => told)], { bytes, count, kept });
 }
 
+/** Is it one of these messages? Its role is the user's, and yet it is nothing that the user has said. */
+export function isOfPictures(message: JsonObject): boolean {
+  return own.has(message);
+}
+
 /** Older pictures go where all together are too much to be sent with every round. */
 export function makeRoom(messages: JsonObject[]): void {
   let bytes = 0;
@@ -88,23 +95,29 @@ export function makeRoom(messages: JsonObject[]): void {
     if (held === undefined) continue;
     bytes += held.bytes;
     count += held.count;
-    if (bytes > mostBytes || count > mostPictures) messages[at] = instead("newer ones take their room");
+    if (bytes > mostBytes || count > mostPictures) messages[at] = withoutRoom();
   }
 }
 
-/** Says in their place that there were some. False: there are none. */
-export function leavePicturesOut(messages: JsonObject[]): boolean {
-  let hasLeft = false;
-  for (const [at, message] of messages.entries()) {
-    if (!shown.has(message)) continue;
-    messages[at] = instead("the model's back end refused the request with them");
-    hasLeft = true;
-  }
-  return hasLeft;
+/**
+ * Whole messages go, since some back ends take none of the user's role behind results; the results say what there is.
+ * @returns the places at which they were
+ */
+export function takePicturesOut(messages: JsonObject[]): readonly number[] {
+  const places = messages.flatMap((message, at) => (isOfPictures(message) ? [at] : []));
+  for (const at of places.toReversed()) messages.splice(at, 1);
+  return places;
 }
 
-function instead(why: string): JsonObject {
-  return { role: "user", content: `[Pictures of results are left out here: ${why}]` };
+const noRoom = "[Pictures of results are left out here: newer ones take their room]";
+
+function withoutRoom(): JsonObject {
+  return asOwn({ role: "user", content: noRoom });
+}
+
+function asOwn(message: JsonObject): JsonObject {
+  own.add(message);
+  return message;
 }
 
 /** As they are kept with a turn: without the bytes, which are kept with their calls. */
@@ -112,19 +125,41 @@ export function toKept(messages: readonly JsonObject[]): readonly JsonObject[] {
   return messages.map((message) => shown.get(message)?.kept ?? message);
 }
 
-/** What `toKept` has made, with the pictures again. */
-export function fromKept(
+/** What is kept with a turn, known for what it is; the pictures are read with the whole conversation. */
+export function markKept(messages: readonly JsonObject[]): void {
+  for (const message of messages) {
+    const { role, content } = message;
+    if (role === "user" && (content === noRoom || keptPartsOf(content).length > 0)) own.add(message);
+  }
+}
+
+/** The conversation with the pictures of kept turns again, as many of the newest as are sent. */
+export async function withKeptPictures(
   deps: PictureDeps,
   context: CallContext,
   messages: readonly JsonObject[],
-): Promise<readonly JsonObject[]> {
-  return Promise.all(
-    messages.map(async (message) => {
-      const { role, content } = message;
-      if (role !== "user" || !Array.isArray(content) || !content.some(isKeptPart)) return message;
-      return withPictures(deps, context, { message, content });
-    }),
-  );
+): Promise<JsonObject[]> {
+  if (!context.config.settings.show_result_pictures) return messages.filter((message) => !isOfPictures(message));
+  const restored = [...messages];
+  let bytes = 0;
+  let count = 0;
+  for (let at = messages.length - 1; at >= 0; at -= 1) {
+    const message = messages[at] ?? {};
+    const { content } = message;
+    if (!isOfPictures(message) || !Array.isArray(content)) continue;
+    // What has no room is not even read.
+    const hasRoom = bytes < mostBytes && count + keptPartsOf(content).length <= mostPictures;
+    const again = hasRoom ? await withPictures(deps, context, { message, content }) : withoutRoom();
+    bytes += shown.get(again)?.bytes ?? mostBytes;
+    count += shown.get(again)?.count ?? 0;
+    restored[at] = again;
+  }
+  makeRoom(restored);
+  return restored;
+}
+
+function keptPartsOf(content: JsonValue | undefined): readonly JsonObject[] {
+  return Array.isArray(content) ? content.filter(isKeptPart) : [];
 }
 
 const keptType = "result_picture";
@@ -165,7 +200,7 @@ async function withPictures(
 function remember(content: readonly JsonValue[], held: Shown): JsonObject {
   const message: JsonObject = { role: "user", content: [...content] };
   shown.set(message, held);
-  return message;
+  return asOwn(message);
 }
 
 function textPart(text: string): JsonObject {

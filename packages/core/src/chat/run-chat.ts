@@ -27,7 +27,7 @@ import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, type LateResults } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
-import { leavePicturesOut, makeRoom, picturesMessage, type PicturedResult } from "./pictures.ts";
+import { makeRoom, picturesMessage, takePicturesOut, type PicturedResult } from "./pictures.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { isRefusal, streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
@@ -341,9 +341,12 @@ class ChatRun {
   readonly #sayLess = (failure: GatewayError): boolean => {
     // Some that have no eyes say so as if they were broken.
     if (isRefusal(failure) || failure.details.extra?.["upstream_status"] === 500) {
-      const hasLeft = leavePicturesOut(this.#messages);
-      if (hasLeft) this.#showsPictures = false;
-      if (hasLeft) return true;
+      const left = takePicturesOut(this.#messages);
+      this.#given -= left.filter((at) => at < this.#given).length;
+      if (left.length > 0) {
+        this.#showsPictures = false;
+        return true;
+      }
     }
     if (!isRefusal(failure) || this.#late !== this.#chat.late) return false;
     const less = leaveOut(this.#messages, this.#late);

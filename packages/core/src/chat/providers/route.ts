@@ -241,7 +241,7 @@ export interface RoutedRequest {
   /** The tools of `body` for back ends that read schemas in another way. */
   readonly toolsFor?: (family: SchemaFamily) => readonly JsonObject[] | undefined;
   readonly onRoute?: (route: Route) => void;
-  /** Called once where nobody has answered the request as it is. True: it says less now, and is asked again. */
+  /** Called where nobody has answered the request as it is. True: it says less now, and is asked again. */
   readonly sayLess?: ((failure: GatewayError) => boolean) | undefined;
   readonly take?: TakeEvents | undefined;
 }
@@ -348,18 +348,19 @@ export function isRefusal({ code, details }: GatewayError): boolean {
   return code === "provider_rejected" || details.extra?.["upstream_status"] === 403;
 }
 
-/** With less, where that may help. */
+/** With less, and less again, where that may help. */
 async function askOrSayLess<Answer extends object>(
   deps: RouteDeps,
   request: Asked,
   ask: AskOnce<Answer>,
 ): Promise<Answer> {
-  try {
-    return await askInTurn(deps, request, ask);
-  } catch (thrown) {
-    if (!(thrown instanceof GatewayError) || request.sayLess?.(thrown) !== true) throw thrown;
-    deps.log.log("warn", "a refused request is sent again and says less", { error: thrown.code });
-    return askInTurn(deps, request, ask);
+  for (;;) {
+    try {
+      return await askInTurn(deps, request, ask);
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError) || request.sayLess?.(thrown) !== true) throw thrown;
+      deps.log.log("warn", "a refused request is sent again and says less", { error: thrown.code });
+    }
   }
 }
 

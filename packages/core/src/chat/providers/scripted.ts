@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isOfPictures } from "../pictures.ts";
 import type { AssembledToolCall, ChatProvider, ProviderEvent, ProviderRequest } from "./provider.ts";
 
 export const scriptedModel = "toolyard/scripted";
@@ -67,7 +68,7 @@ interface Reply {
 }
 
 function decide(messages: readonly JsonObject[], tools: readonly string[], choice: JsonValue | undefined): Reply {
-  const asked = messages.findLastIndex((message) => message["role"] === "user");
+  const asked = messages.findLastIndex((message) => message["role"] === "user" && !isOfPictures(message));
   const prompt = textOf(messages[asked]?.["content"]).slice(0, promptLength);
   const words = /\p{Script=Han}/u.test(prompt) ? chinese : english;
   const results = messages.slice(asked + 1).filter((message) => message["role"] === "tool");

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { markKept } from "../../chat/pictures.ts";
 import type { JsonObject } from "../../json.ts";
 import { textOf } from "../message-text.ts";
-import { visibleMessages, withVisible, type Draft } from "./draft.ts";
+import { toDraft, visibleMessages, withVisible, type Draft } from "./draft.ts";
 
 const draft = (text: string): Draft =>
   text.split(" ").map((word) => ({
@@ -18,6 +19,16 @@ describe("what is hidden", () => {
     const first = { ...developer, message: { role: "developer", content: "s1" } };
     const seen = [first.message, user.message, { role: "user", content: "u2" }, { role: "user", content: "u3" }];
     expect(words(withVisible([first, hidden, user], seen))).toBe("s1 h1 u1 u2 u3");
+  });
+
+  test("are pictures of results, which are no question", () => {
+    const message = (type: string): JsonObject => ({
+      role: "user",
+      content: [{ type, text: "u1", call_id: "call_1", index: 0 }],
+    });
+    const given = [message("text"), message("result_picture")];
+    markKept(given);
+    expect(toDraft(given).map(({ isHidden }) => isHidden)).toEqual([false, true]);
   });
 
   test("is not among what others see", () => {

@@ -2,6 +2,7 @@
  * A conversation while it is being prepared. What is hidden goes to the model as a system message and is
  * known here for what it is, so that nothing else ever gets it (VCP-9).
  */
+import { isOfPictures } from "../../chat/pictures.ts";
 import type { JsonObject } from "../../json.ts";
 import { isOfSystem } from "../message-text.ts";
 
@@ -12,8 +13,9 @@ export interface DraftMessage {
 
 export type Draft = readonly DraftMessage[];
 
+/** Pictures of results are for the model alone, too: they are nothing that was said. */
 export function toDraft(messages: readonly JsonObject[]): Draft {
-  return messages.map((message) => ({ message, isHidden: false }));
+  return messages.map((message) => ({ message, isHidden: isOfPictures(message) }));
 }
 
 export function messagesOf(draft: Draft): readonly JsonObject[] {

@@ -15,12 +15,12 @@ interface MediaPart {
   readonly more: JsonObject;
 }
 
-/** The conversation with all its media in place. @throws GatewayError as `MediaSource.open` */
+/** The conversation with all media of what is visible in place. @throws GatewayError as `MediaSource.open` */
 export async function prepareMedia(draft: Draft, source: MediaSource): Promise<Draft> {
   const prepared: Draft[number][] = [];
   // One after the other: a conversation has few, and each may have megabytes.
   for (const entry of draft) {
-    const message = await prepareMessage(entry.message, source);
+    const message = entry.isHidden ? entry.message : await prepareMessage(entry.message, source);
     prepared.push(message === entry.message ? entry : { ...entry, message });
   }
   return prepared;

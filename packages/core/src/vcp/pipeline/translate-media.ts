@@ -37,8 +37,9 @@ export async function translateMedia(
   }
   const translated: Draft[number][] = [];
   for (const entry of draft) {
-    const message = await translateMessage(deps, context, entry.message, { ...translation, model });
-    translated.push(message === entry.message ? entry : { ...entry, message });
+    const { message, isHidden } = entry;
+    const words = isHidden ? message : await translateMessage(deps, context, message, { ...translation, model });
+    translated.push(words === message ? entry : { ...entry, message: words });
   }
   return translated;
 }

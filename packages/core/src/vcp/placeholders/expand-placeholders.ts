@@ -2,6 +2,7 @@
  * The step of the message pipeline that replaces placeholders (VCP specification 4.5, 11; VCP-19, VCP-11). What a
  * conversation names is read first, from the tenant's own snapshot and in few trips; then it is expanded at once.
  */
+import { isOfPictures } from "../../chat/pictures.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
@@ -124,7 +125,7 @@ async function readResults(
 }
 
 function lastSaid(messages: readonly JsonObject[]): string {
-  const last = messages.findLast(({ role }) => role === "user");
+  const last = messages.findLast((message) => message["role"] === "user" && !isOfPictures(message));
   return last === undefined ? "" : textsOf(last).join("\n");
 }
 
