@@ -206,6 +206,21 @@ describe(`streams on the wire ${verifies("CHAT-6")}`, () => {
     for (const event of events.slice(0, -1)) expect(typedEventSchema().parse(event)).toEqual(event);
   });
 
+  test("fields of back ends beside a call are told of as typed events, too, as their schema says", () => {
+    const extra = { extra_content: { google: { thought_signature: "sig==" } } };
+    const call = {
+      type: "tool-call-delta",
+      owner: "client",
+      index: 0,
+      id: "call_1",
+      name: "f",
+      arguments: "{}",
+    } as const;
+    const [event] = payloads(encode(createTypedEventEncoder("req_1"), [{ ...call, choice: 0, extra }]));
+    expect(event).toMatchObject({ delta: { tool_calls: [extra] } });
+    expect(typedEventSchema().parse(event)).toEqual(event);
+  });
+
   test("tool progress on /v1 comes only on request, in chunks without choices", async () => {
     const encoder = createChunkEncoder({ includeUsage: false, hasTools: true, toolEvents: true, requestId: "req_1" });
     await expect(encode(encoder, streams["gateway-call"] ?? [])).toMatchFileSnapshot("golden/v1-tool-events.sse");

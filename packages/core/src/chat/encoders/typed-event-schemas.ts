@@ -8,7 +8,7 @@ import { once } from "../../once.ts";
 const choiceIndex = () =>
   z.int().min(1).optional().describe("Choice, where more than one was asked for and it is not the first.");
 const toolCallDelta = () =>
-  z.object({
+  z.looseObject({
     index: z.int().min(0),
     id: z.string().optional(),
     type: z.enum(["function", "custom"]).optional(),
