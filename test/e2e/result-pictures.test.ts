@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
-import { readingTool } from "../support/http-tools.ts";
+import { readingTool, writingTool } from "../support/http-tools.ts";
 import { calls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
 import { anyTool, startMcpStub, type McpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
@@ -182,6 +182,23 @@ describe(`pictures of results ${verifies("CHAT-5", "MCP-3")}`, () => {
     await chat();
     expect(sent(1).map(({ role }) => role)).toEqual(["user", "assistant", "user", "user"]);
     expect(picturesIn(sent(1))).toEqual([urlOf(png())]);
+  });
+
+  test("are not among what a tool is told of the conversation", async () => {
+    await tenant.client.expect("patch", "/v1/settings", { tool_protocol: "vcp" });
+    await tenant.addPlugin({
+      ...writingTool(backEnd, "note"),
+      parameters: { type: "object", properties: { river_context: { type: "array" } } },
+    });
+    draws(png());
+    const asks = (tool: string, more: string): string =>
+      `<<<[TOOL_REQUEST]>>>\ntool_name:「始」${tool}「末」,\n${more}\n<<<[END_TOOL_REQUEST]>>>`;
+    llm.script(text(asks("draw", "q:「始」x「末」")), text(asks("note", "river:「始」full「末」")), text("noted"));
+    backEnd.requests.length = 0;
+    await chat();
+    const { river_context: told } = JSON.parse(String(backEnd.requests[1]?.body));
+    expect(told.map(({ role }: Json) => role)).toEqual(["user", "assistant", "user"]);
+    expect(picturesIn(told)).toEqual([]);
   });
 
   test("are no reason to fail where a back end takes no message of the user behind results", async () => {

@@ -27,7 +27,7 @@ import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, type LateResults } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
-import { makeRoom, picturesMessage, takePicturesOut, type PicturedResult } from "./pictures.ts";
+import { isOfPictures, makeRoom, picturesMessage, takePicturesOut, type PicturedResult } from "./pictures.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { isRefusal, streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
@@ -516,9 +516,7 @@ class ChatRun {
     }
     const { hidden, agent } = this.#chat;
     agent?.admit();
-    const meant = await dialect.calls(
-      hidden.size === 0 ? this.#messages : this.#messages.filter((one) => !hidden.has(one)),
-    );
+    const meant = await dialect.calls(this.#messages.filter((one) => !hidden.has(one) && !isOfPictures(one)));
     const asked =
       agent === undefined ? meant : meant.map((one) => ({ ...one, item: agent.itemOf(one.call) ?? one.item }));
     const repeated = this.#guard.admitAsked(
