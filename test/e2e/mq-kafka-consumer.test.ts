@@ -97,6 +97,22 @@ describe.skipIf(noKafkaServer !== undefined)(
     );
 
     test(
+      "that is new takes nothing old of a partition that another member had, and left without a place",
+      async () => {
+        await kafka.createTopic("handed");
+        await kafka.growTo("handed", 2);
+        for (const partition of [0, 1]) await kafka.append("handed", partition, ["before"]);
+        const leave = await kafka.join("handed", "of-handed");
+        const { consumer, got } = await consume("handed");
+        for (const partition of [0, 1]) await kafka.append("handed", partition, [`since to ${partition}`]);
+        await leave();
+        await expect.poll(() => got.toSorted(), within).toEqual(["since to 0", "since to 1"]);
+        await consumer.close(5_000);
+      },
+      startMs,
+    );
+
+    test(
       "goes on with the oldest message that is left where what it came to is gone",
       async () => {
         await kafka.createTopic("short");

@@ -51,6 +51,8 @@ export interface KafkaServer {
   append(topic: string, partition: number, values: readonly string[]): Promise<void>;
   /** As when their time is over: what lies before the offset is gone from the topic's first partition. */
   forgetBefore(topic: string, offset: number): Promise<void>;
+  /** Makes another member of the group, which has half of the topic and consumes nothing. @returns how it goes */
+  join(topic: string, group: string): Promise<() => Promise<void>>;
   /** How many records lie in the topic. */
   count(topic: string): Promise<number>;
   /** All records up to the one of this value, for which it waits. */
@@ -147,6 +149,16 @@ export async function startKafkaServer(): Promise<KafkaServer> {
         await admin.fetchTopicOffsets(topic);
         await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: String(offset) }] });
       }),
+    async join(topic, groupId) {
+      const consumer = client.consumer({ groupId, allowAutoTopicCreation: false });
+      consumers.push(consumer);
+      await consumer.connect();
+      await consumer.subscribe({ topics: [topic] });
+      const joined = new Promise<void>((done) => consumer.on("consumer.group_join", () => done()));
+      await consumer.run({ autoCommit: false, eachMessage: () => Promise.resolve() });
+      await joined;
+      return () => consumer.disconnect();
+    },
     async count(topic) {
       const partitions = await withAdmin((admin) => admin.fetchTopicOffsets(topic));
       return partitions.reduce((sum, { high, low }) => sum + Number(high) - Number(low), 0);

@@ -78,6 +78,8 @@ class KafkaConsumer implements MessageConsumer {
   /** Resolved and made anew whenever a message is settled. */
   #settled = Promise.withResolvers<void>();
   #hasBegun = false;
+  /** Where partitions begin that others had when this one joined, should they leave no place there. */
+  readonly #left = new Map<number, Beginning>();
   #isClosed = false;
 
   constructor({ kafka }: KafkaClient, { server }: Place, options: ConsumeOptions) {
@@ -101,6 +103,7 @@ class KafkaConsumer implements MessageConsumer {
     const { source } = this.#options;
     await this.#admin.connect();
     const beginning = source.from === "latest" ? await this.#beginningOf(source) : [];
+    for (const each of beginning) this.#left.set(each.partition, each);
     await this.#consumer.connect();
     // What else the group has no place in was made, or lost its oldest messages, since: all that is there is new to it.
     await this.#consumer.subscribe({ topics: [source.name], fromBeginning: true });
@@ -112,7 +115,10 @@ class KafkaConsumer implements MessageConsumer {
       const assigned = payload.memberAssignment[source.name] ?? [];
       const own = beginning.filter(({ partition }) => assigned.includes(partition));
       // Now, since what is fetched next depends on it.
-      for (const each of own) this.#consumer.seek(each);
+      for (const each of own) {
+        this.#left.delete(each.partition);
+        this.#consumer.seek(each);
+      }
       joined.resolve(own);
     });
     this.#consumer.on("consumer.crash", ({ payload }) => {
@@ -180,7 +186,20 @@ class KafkaConsumer implements MessageConsumer {
     return found.filter((each) => !isBegun(each)).map(({ partition, offset }) => ({ topic, partition, offset }));
   }
 
+  /** Whoever had this partition has gone, and the group has no place in it still: what was there before is passed over. */
+  async #beginsElsewhere({ topic, partition }: EachBatchPayload["batch"]): Promise<boolean> {
+    const beginning = this.#left.get(partition);
+    if (beginning === undefined) return false;
+    const committed = await this.#committed(topic, this.#options.source.group);
+    this.#left.delete(partition);
+    if ((committed.get(partition) ?? noPlace) !== noPlace) return false;
+    this.#consumer.seek(beginning);
+    await this.#consumer.commitOffsets([beginning]);
+    return true;
+  }
+
   async #takeBatch(payload: EachBatchPayload): Promise<void> {
+    if (await this.#beginsElsewhere(payload.batch)) return;
     const { topic, partition, messages } = payload.batch;
     const taking = new BatchInHand(messages, (message) => this.#take(message, { topic, partition }));
     const mayGoOn = (): boolean => !this.#isClosed && !taking.isHeldUp && payload.isRunning() && !payload.isStale();
