@@ -88,6 +88,16 @@ describe("the data directory", () => {
     await next.release();
   });
 
+  test("is held by a process that lives, though one of the two cannot read which boot of the system it is", async () => {
+    const path = fresh();
+    const dir = await openDataDir(path);
+    const [name = ""] = await readdir(join(path, "locks"));
+    const file = join(path, "locks", name);
+    await writeFile(file, (await readFile(file, "utf8")).replace(/"started":"[^/"]+/, '"started":"'));
+    await expect(openDataDir(path)).rejects.toThrow(`process ${process.pid}`);
+    await dir.release();
+  });
+
   test("is held by a container it cannot look into as long as that keeps its file fresh", async () => {
     const path = fresh();
     await (await openDataDir(path)).release();

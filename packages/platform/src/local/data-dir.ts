@@ -11,7 +11,7 @@ import { chmod, link, mkdir, open, readdir, readFile, rm, stat, utimes } from "n
 import { basename, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import * as z from "zod";
-import { startOf, thisProcess, type ProcessIdentity } from "./process-identity.ts";
+import { isSameStart, startOf, thisProcess, type ProcessIdentity } from "./process-identity.ts";
 
 export interface DataDir {
   /** Absolute. */
@@ -109,7 +109,10 @@ async function readHolder(file: string): Promise<Holder | undefined> {
 }
 
 async function isLiving(holder: Holder, own: Holder, file: string, now: number): Promise<boolean> {
-  if (holder.space === own.space) return (await startOf(holder.pid)) === holder.started;
+  if (holder.space === own.space) {
+    const started = await startOf(holder.pid);
+    return started !== undefined && isSameStart(started, holder.started);
+  }
   const kept = await stat(file).catch(() => undefined);
   return kept !== undefined && now - kept.mtimeMs < staleAfterMs;
 }

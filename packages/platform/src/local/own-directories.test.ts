@@ -55,11 +55,14 @@ test("what a process has left that was killed goes with the first of the next on
   expect((await readdir(above)).sort()).toEqual([own, living.name, link, ...others].sort());
 });
 
-test("its number alone does not make a later process the owner", async () => {
+test("its number alone does not make a later process the owner, and what cannot be read does not make it another", async () => {
   const { maker, name } = await makesOne();
-  const earlier = name.replace(/_[0-9a-f]{8}_/, "_00000000_");
-  await mkdir(join(above, earlier));
+  const earlier = name.replace(/_\d+_(?=[^_]+$)/, "_1_");
+  // Where it was made the time, or the boot, could not be read.
+  const [timeless, bootless] = [earlier.replace("_1_", "__"), name.replace(/_[0-9a-f]{4}_(?=\d+_[^_]+$)/, "__")];
+  for (const each of [earlier, timeless, bootless]) await mkdir(join(above, each));
   await ownDirectory("plugin", above);
-  await expect.poll(() => readdir(above), { timeout: 10_000 }).toEqual([name]);
+  await expect.poll(() => readdir(above), { timeout: 10_000 }).not.toContain(earlier);
+  expect((await readdir(above)).sort()).toEqual([name, timeless, bootless].sort());
   expect(maker.exitCode).toBeNull();
 });

@@ -6,11 +6,11 @@ import { createHash } from "node:crypto";
 import { lstat, readdir, realpath } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startOf, thisProcess } from "./process-identity.ts";
+import { isSameStart, startOf, thisProcess } from "./process-identity.ts";
 import { removeTree } from "./remove-tree.ts";
 
 const kinds = ["held", "modules", "plugin"] as const;
-const named = new RegExp(`^toolyard-(?:${kinds.join("|")})-([0-9a-f]{8})_(\\d+)_([0-9a-f]{8})_`);
+const named = new RegExp(`^toolyard-(?:${kinds.join("|")})-([0-9a-f]{8})_(\\d+)_([0-9a-f]{4}|)_(\\d*)_`);
 
 /** By the directory above, whose links are resolved once. */
 const prefixes = new Map<string, Promise<(kind: (typeof kinds)[number]) => string>>();
@@ -28,19 +28,19 @@ export async function ownDirectory(kind: (typeof kinds)[number], above = tmpdir(
 
 async function findPrefix(above: string): Promise<(kind: (typeof kinds)[number]) => string> {
   const [place, { space, pid, started }] = await Promise.all([realpath(above), thisProcess()]);
-  const own = digest(space);
+  const own = digest(space, 8);
   // Nobody waits for it.
   void removeLeft(place, own).catch(() => undefined);
-  return (kind) => join(place, `toolyard-${kind}-${own}_${pid}_${digest(started)}_`);
+  return (kind) => join(place, `toolyard-${kind}-${own}_${pid}_${shortened(started).replace("/", "_")}_`);
 }
 
 /** Of processes that cannot be seen from here nobody knows whether they live. */
 async function removeLeft(place: string, space: string): Promise<void> {
   for (const name of await readdir(place)) {
-    const [, itsSpace, pid, itsStart] = named.exec(name) ?? [];
+    const [, itsSpace, pid, boot, time] = named.exec(name) ?? [];
     if (itsSpace !== space) continue;
     const started = await startOf(Number(pid));
-    if (started !== undefined && digest(started) === itsStart) continue;
+    if (started !== undefined && isSameStart(shortened(started), `${boot}/${time}`)) continue;
     const path = join(place, name);
     // Others may write where temporary files are: what is theirs is not gone through.
     const found = await lstat(path).catch(() => undefined);
@@ -49,6 +49,12 @@ async function removeLeft(place: string, space: string): Promise<void> {
   }
 }
 
-function digest(text: string): string {
-  return createHash("sha256").update(text).digest("hex").slice(0, 8);
+/** When a process started, as names have it. */
+function shortened(started: string): string {
+  const [boot = "", time = ""] = started.split("/");
+  return `${boot === "" ? "" : digest(boot, 4)}/${time}`;
+}
+
+function digest(text: string, length: number): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, length);
 }

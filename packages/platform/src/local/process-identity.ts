@@ -15,7 +15,7 @@ export async function thisProcess(): Promise<ProcessIdentity> {
   return { pid: process.pid, started: (await startOf(process.pid)) ?? "", space: `${hostname()}${space}` };
 }
 
-/** `undefined`: there is no such process. Where the system does not tell when one started: the same text for all. */
+/** `undefined`: there is no such process. Boot and time within it, with a slash between; empty: it cannot be read. */
 export async function startOf(pid: number): Promise<string | undefined> {
   try {
     process.kill(pid, 0);
@@ -29,4 +29,10 @@ export async function startOf(pid: number): Promise<string | undefined> {
   const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");
   if (fields[0] === "Z") return undefined;
   return `${boot.trim()}/${fields[19] ?? ""}`;
+}
+
+/** What one of the two could not read, in a sandbox or for want of descriptors, does not make them others. */
+export function isSameStart(one: string, other: string): boolean {
+  const theirs = other.split("/");
+  return one.split("/").every((part, at) => part === "" || part === (theirs[at] || part));
 }
