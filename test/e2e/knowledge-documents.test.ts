@@ -442,6 +442,30 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     expect(left).toMatchObject({ state: "failed", error: { code: "document_unreadable" } });
   });
 
+  test("says nothing of an index that failed for it once another one is built instead", async () => {
+    const base = await newBase(tenant.client);
+    await put(tenant.client, base, { document_id: "short", text: "About it." });
+    await put(tenant.client, base, { document_id: "long", text: "About many things. ".repeat(100) });
+    const change = (config: Json): Promise<Json> =>
+      call(tenant.client, "update_config", { knowledge_base: base, config });
+    const first = embeddings.asked.length;
+    const failing = embeddings.hold();
+    await change({ embedding: { model: "embed-1", batch: 1 } });
+    await expect.poll(() => embeddings.asked.length).toBe(first + 2);
+    await change({ chunk: { size: 200 } });
+    embeddings.fail(400);
+    failing();
+    const building = embeddings.hold();
+    await expect.poll(() => embeddings.asked.length).toBe(first + 4);
+    embeddings.fail(undefined);
+    building();
+    const rest = embeddings.hold();
+    const short = await settled(tenant.client, base, "short");
+    rest();
+    expect(short).toMatchObject({ state: "ready", error: null });
+    expect(await settled(tenant.client, base, "long")).toMatchObject({ state: "ready", error: null });
+  });
+
   test("is bounded by the tenant's settings", async () => {
     const small = await gateway.newTenant({
       knowledge_bases: 1,

@@ -59,8 +59,9 @@ export async function ingestDocument(deps: CoreDeps, call: ToolCall, context: In
     const failed = (kind: Step["kind"], index: number): boolean => failures.get(kind)?.index === index;
     const step = nextStep(ingest, failed);
     if (step === undefined) {
-      // An index that was given up meanwhile is missed by nobody.
-      const build = ingest.base.next === null ? undefined : failures.get("build");
+      // An index that was given up meanwhile, for another one or none, is missed by nobody.
+      const { next } = ingest.base;
+      const build = next !== null && failed("build", next.indexVersion) ? failures.get("build") : undefined;
       const error = failures.get("serve")?.error ?? build?.error;
       const end = { error: error ?? null, lacking: work.lacking, failedIndex: build?.index };
       if (!(await deps.repos.knowledge.finishIngest(context.tenant, fence, end))) continue;
