@@ -78,6 +78,11 @@ describe("plugin processes", () => {
     expect(await readdir(own)).toEqual([]);
   });
 
+  test("are not started where no directory can be made for them, and it is said why", async () => {
+    const runner = createProcessPluginRunner({ path, temporaryDirectory: join(temporaryDirectory, "nowhere") });
+    expect(await runner.run(runOf(["true"]))).toMatchObject({ ended: "spawn", stderr: expect.stringMatching(/TMPDIR.*ENOENT/) });
+  });
+
   test("have no wall where bubblewrap is not installed or does not work", async () => {
     const folder = await mkdtemp(join(temporaryDirectory, "bin-"));
     expect(await findBubblewrap(folder)).toEqual({ missing: expect.stringContaining("Install the package") });

@@ -82,8 +82,14 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
   return {
     async run(run) {
       const started = performance.now();
-      // Without links: a plugin that compares its HOME with its working directory finds them equal.
-      const directory = mkdtempSync(await ownDirectory("plugin", options.temporaryDirectory));
+      let directory: string;
+      try {
+        // Without links: a plugin that compares its HOME with its working directory finds them equal.
+        directory = mkdtempSync(await ownDirectory("plugin", options.temporaryDirectory));
+      } catch (cause) {
+        const why = `No directory could be made for it where temporary files go (TMPDIR): ${reasonOf(cause)}`;
+        return { ...notStarted("spawn", why), durationMs: 0 };
+      }
       const place: Place = { directory, pid: undefined };
       try {
         const work = workIn(directory, run);
