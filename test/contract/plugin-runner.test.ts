@@ -80,7 +80,10 @@ describe("plugin processes", () => {
 
   test("are not started where no directory can be made for them, and it is said why", async () => {
     const runner = createProcessPluginRunner({ path, temporaryDirectory: join(temporaryDirectory, "nowhere") });
-    expect(await runner.run(runOf(["true"]))).toMatchObject({ ended: "spawn", stderr: expect.stringMatching(/TMPDIR.*ENOENT/) });
+    expect(await runner.run(runOf(["true"]))).toMatchObject({
+      ended: "spawn",
+      stderr: expect.stringMatching(/TMPDIR.*ENOENT/),
+    });
   });
 
   test("have no wall where bubblewrap is not installed or does not work", async () => {
