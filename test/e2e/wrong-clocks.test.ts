@@ -63,6 +63,7 @@ describe(`a flow that waits ${verifies("FLOW-1")}`, () => {
       return (await stepOf()).wake_at;
     };
     expect(await wakeAt("2099-12-24T18:00:00")).toBe("2099-12-24T12:15:00.000Z");
+    expect(await wakeAt("2099-12-24")).toBe("2099-12-23T18:15:00.000Z");
     expect(await wakeAt("2099-12-24T18:00:00+01:00")).toBe("2099-12-24T17:00:00.000Z");
   });
 });

@@ -19,7 +19,7 @@ export function fromRfc3339(text: string): number | undefined {
   return Number.isNaN(at) ? undefined : at;
 }
 
-/** Of a time without an offset, as clocks on a wall show it: the Unix time that it would be in UTC. */
+/** Of a time without an offset, as clocks on a wall show it, or the beginning of a day: the Unix time that it would be in UTC. */
 export function wallFromRfc3339(text: string): number | undefined {
-  return fromRfc3339(`${text}Z`);
+  return fromRfc3339(/^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00Z` : `${text}Z`);
 }
