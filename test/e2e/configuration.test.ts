@@ -406,6 +406,28 @@ describe(`what single routes refuse ${verifies("CFG-1", "CFG-4")}`, () => {
     ]);
   });
 
+  test("what is changed and goes on using what goes is found before anything is written", async () => {
+    const other = await gateway.newTenant();
+    const uses = { name: "uses", tools: ["api://crm/*"], agents: ["used"] };
+    const service = { scheme: "api", service_id: "crm", config: { base_url: "https://crm.example.com", tools: {} } };
+    const toolsets = (...tools: string[]): Json => ({ mcp_toolsets: { all: { tools: ["api://crm/*", ...tools] } } });
+    await apply(other.client, {
+      settings: toolsets(),
+      tool_services: [service],
+      agents: [uses, { name: "used" }],
+    });
+    const [version, without] = [await versionOf(other), { ...uses, description: "Still." }];
+    const cut = { settings: toolsets("other"), tool_services: [], agents: [without] };
+    const error = await refused(other.client, cut, { remove_missing: true });
+    expect(error.problems.map(({ code, path: at }: Json) => `${code} ${at}`)).toEqual([
+      "service_referenced agents",
+      "service_referenced tool_services",
+    ]);
+    expect(await versionOf(other)).toBe(version);
+    const last = { settings: {}, tool_services: [], agents: [{ name: "uses", description: "No more." }] };
+    expect(await apply(other.client, last, { remove_missing: true })).toMatchObject({ complete: true });
+  });
+
   test("a secret in a document is refused, and told to nobody", async () => {
     const config = { base_url: "https://x.example.com", auth_type: "bearer", auth_config: { token: planted[0] } };
     const services = [{ scheme: "api", service_id: "x", config: { ...config, tools: {} } }];

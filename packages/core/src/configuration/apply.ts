@@ -10,7 +10,6 @@ import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import { contextOfNow } from "./document.ts";
 import type { Kinds, Work } from "./kind.ts";
-import type { KindName } from "./names.ts";
 import { goingOf, onlyOne, planConfiguration, problemsAt, type Asked, type Plan, type Step } from "./plan.ts";
 
 /** Milliseconds that nobody else applies after a sign of life of whoever does; longer than one write takes. */
@@ -53,7 +52,7 @@ export async function applyConfiguration(
     const ids = new Map<string, string>();
     const goes = goingOf(steps, ["removed"]);
     let context = await contextOfNow(core, given);
-    let last: KindName | undefined;
+    let last: string | undefined;
     for (const [at, step] of steps.entries()) {
       if (core.clock.now() > until) return { plan, done, left: steps.slice(at) };
       try {
@@ -61,9 +60,10 @@ export async function applyConfiguration(
           if (!(await hold(holdMs))) throw otherApplies();
           heldAt = core.clock.now();
         }
-        // What is of one kind does not name each other.
-        if (last !== step.kind) context = await contextOfNow(core, given);
-        last = step.kind;
+        // What is written of one kind needs nothing of it; what is removed may have been named by what was written.
+        const part = `${step.kind} ${step.action === "removed"}`;
+        if (last !== part) context = await contextOfNow(core, given);
+        last = part;
         const idOf: Work["idOf"] = (kind, name) =>
           ids.get(`${kind}/${name}`) ??
           onlyOne(

@@ -127,6 +127,9 @@ export function onlyOne<Item>(found: readonly Item[], kind: KindName, name: stri
   throw new GatewayError("invalid_request", `'${name}' must name one of '${kind}', and ${what} of this name.`);
 }
 
+/** Whose references stand in the configuration, and so in that of a rehearsal as they will be. */
+const referring: ReadonlySet<KindName> = new Set<KindName>(["settings", "agents"]);
+
 /** In which everything is done up to its first effect, one after the other. */
 class Rehearsal {
   readonly problems: Problem[] = [];
@@ -223,9 +226,10 @@ class Rehearsal {
     return step;
   }
 
-  /** In the order in which it is done; what is changed says by then what it is changed to, which is seen then. */
+  /** In the order in which it is done; what others than these are changed to is seen then. */
   async remove(steps: readonly Step[]): Promise<void> {
-    this.#goes = goingOf(steps, ["removed", "changed"]);
+    const unforeseen = steps.filter(({ kind, action }) => action !== "changed" || !referring.has(kind));
+    this.#goes = goingOf(unforeseen, ["removed", "changed"]);
     for (const { kind: name, action, live, path } of steps.toReversed()) {
       const kind = this.#kinds[name];
       if (action !== "removed" || live === undefined || kind.remove === undefined) continue;
