@@ -490,6 +490,23 @@ describe(`what single routes refuse ${verifies("CFG-1", "CFG-4")}`, () => {
     const { schedules } = JSON.parse(await textOf(client));
     expect(schedules.map(({ name }: Json) => name)).toEqual(["s"]);
   });
+
+  test("and makes none by a document, which would not have them and make them again each time", async () => {
+    const other = await gateway.newTenant();
+    const ann = await other.newKey({ scopes: ["manage", "tools"], user_id: "ann" });
+    const tools = { plugins: [{ definition: definition("looked_up") }] };
+    const schedule = { name: "nightly", cron: "0 3 * * *", task: { uri: "looked_up" } };
+    await apply(ann.client, tools);
+    const said = await plan(ann.client, { schedules: [schedule] });
+    expect(said.problems).toMatchObject([{ code: "permission_denied", path: "schedules[0]" }]);
+    await apply(other.client, { schedules: [schedule] });
+    expect((await plan(ann.client, { schedules: [schedule] })).in_sync).toBe(true);
+    expect(await refused(ann.client, { schedules: [{ ...schedule, cron: "0 4 * * *" }] })).toMatchObject({
+      code: "permission_denied",
+    });
+    await apply(ann.client, { schedules: [{ ...schedule, paused: true }] });
+    expect(JSON.parse(await textOf(other.client)).schedules).toMatchObject([{ name: "nightly", paused: true }]);
+  });
 });
 
 describe(`VCP plugins ${verifies("CFG-3")}`, () => {

@@ -1,4 +1,5 @@
 /** What happens by itself: webhooks, subscriptions, schedules; and budgets, which end it. */
+import type { Caller } from "@toolyard/core/callers/caller";
 import type { Kind, Work } from "@toolyard/core/configuration/kind";
 import { toPlain } from "@toolyard/core/configuration/compare";
 import { firstEffect, rehearsing } from "@toolyard/core/configuration/rehearse";
@@ -164,6 +165,7 @@ export const schedules = (route: RouteOf): Kind => ({
       });
       return undefined;
     }
+    refuseUser(work.context.caller);
     const deliver = delivery(work, objectOf(item)["deliver"]);
     const create = async (by: Work): Promise<string> =>
       idIn(await ask(by, route("createSchedule"), { body: { ...objectOf(item), deliver } }));
@@ -184,6 +186,13 @@ export const schedules = (route: RouteOf): Kind => ({
     return { most: mostOf.schedules, there: all.length, called: "schedules that still fire" };
   },
 });
+
+/** What it would make is in no document, so applying would make another one each time. @throws GatewayError `permission_denied` */
+function refuseUser({ userId }: Caller): void {
+  if (userId === undefined) return;
+  const message = `The caller is the user '${userId}', whose schedules are that user's own and stand in no document; take a key that is bound to no user.`;
+  throw new GatewayError("permission_denied", message);
+}
 
 function isOnlyPaused(before: JsonValue, after: JsonValue): boolean {
   return Object.keys(objectOf(before)).length === Object.keys(objectOf(after)).length;
