@@ -507,6 +507,22 @@ describe(`what single routes refuse ${verifies("CFG-1", "CFG-4")}`, () => {
     await apply(ann.client, { schedules: [{ ...schedule, paused: true }] });
     expect(JSON.parse(await textOf(other.client)).schedules).toMatchObject([{ name: "nightly", paused: true }]);
   });
+
+  test("however much is wrong, others have their turn meanwhile", async () => {
+    const flows = Array.from({ length: 1_000 }, (_, at) => ({ definition: flow(`f_${at}`) }));
+    const since = performance.now();
+    let [last, longest, isOver] = [since, 0, false];
+    const turn = (): void => {
+      longest = Math.max(longest, performance.now() - last);
+      last = performance.now();
+      if (!isOver) setImmediate(turn);
+    };
+    turn();
+    const said = await plan(client, { flows });
+    isOver = true;
+    expect(said.problems).toMatchObject([{ code: "conflict", path: "flows" }]);
+    expect(longest).toBeLessThan((performance.now() - since) / 2);
+  });
 });
 
 describe(`VCP plugins ${verifies("CFG-3")}`, () => {

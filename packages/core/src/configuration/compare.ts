@@ -76,20 +76,21 @@ export function pairUp<One extends Known, Other extends Known>(
   ones: readonly One[],
   others: readonly Other[],
 ): readonly Pair<One, Other>[] {
-  const left = new Map(Map.groupBy(others, ({ name }) => name));
-  const take = (name: string, which: (other: Other) => boolean): Other | undefined => {
-    const same = left.get(name) ?? [];
-    const taken = same.find(which);
-    if (taken !== undefined)
-      left.set(
-        name,
-        same.filter((other) => other !== taken),
-      );
-    return taken;
+  const left = new Set(others);
+  const takenFrom = (among: Iterator<Other> | undefined): Other | undefined => {
+    let next = among?.next();
+    while (next?.done === false && !left.delete(next.value)) next = among?.next();
+    return next?.done === false ? next.value : undefined;
   };
-  const equal = new Map(ones.map((one) => [one, take(one.name, ({ item }) => isSame(item, one.item))]));
+  const equals = groupsBy(others, ({ name, item }) => canonicalJson([name, item]));
+  const equal = new Map(ones.map((one) => [one, takenFrom(equals.get(canonicalJson([one.name, one.item])))]));
+  const named = groupsBy(others, ({ name }) => name);
   return [
-    ...ones.map((one) => ({ one, other: equal.get(one) ?? take(one.name, () => true) })),
-    ...[...left.values()].flat().map((other) => ({ one: undefined, other })),
+    ...ones.map((one) => ({ one, other: equal.get(one) ?? takenFrom(named.get(one.name)) })),
+    ...[...left].map((other) => ({ one: undefined, other })),
   ];
+}
+
+function groupsBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): ReadonlyMap<string, Iterator<Item>> {
+  return new Map([...Map.groupBy(items, keyOf)].map(([key, all]) => [key, all.values()]));
 }

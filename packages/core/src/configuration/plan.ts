@@ -8,6 +8,7 @@ import type { CoreDeps } from "../deps.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, type JsonValue } from "../json.ts";
+import { Pace } from "../pace.ts";
 import { changedIn, fieldChanges, isSame, pairUp, type FieldChange } from "./compare.ts";
 import {
   contextOfNow,
@@ -135,6 +136,7 @@ class Rehearsal {
   readonly problems: Problem[] = [];
   readonly #kinds: Kinds;
   readonly #core: CoreDeps;
+  readonly #pace = new Pace();
   #context: CallContext;
   #idOf: Work["idOf"] = () => undefined;
   #goes: Work["goes"] = () => false;
@@ -241,6 +243,7 @@ class Rehearsal {
   }
 
   async #try<T>(name: KindName, path: string, work: () => Promise<T> | T): Promise<T | undefined> {
+    await this.#pace.turn();
     try {
       return await work();
     } catch (error) {
