@@ -11,7 +11,19 @@ import { tavernNameSchema } from "@toolyard/core/vcp/tavern/preset";
 import { isOfKind, readTavernItems } from "@toolyard/core/vcp/tavern/store";
 import * as z from "zod";
 import { baseNames } from "./knowledge-names.ts";
-import { ask, idIn, liveAt, mapSome, objectOf, parseBody, parseBy, picked, textIn, type RouteOf } from "./part.ts";
+import {
+  ask,
+  idIn,
+  liveAt,
+  mapSome,
+  objectOf,
+  parseBody,
+  parseBy,
+  picked,
+  textIn,
+  type RouteName,
+  type RouteOf,
+} from "./part.ts";
 
 export const knowledgeBases = (route: RouteOf): Kind => ({
   identify: (item) => textIn(item, "name"),
@@ -92,8 +104,8 @@ export const vcpVariables = (route: RouteOf): Kind => ({
 
 /** By their names. */
 interface TavernRoutes {
-  readonly put: string;
-  readonly delete: string;
+  readonly put: RouteName;
+  readonly delete: RouteName;
 }
 
 const tavernItemSchema = z.strictObject({ name: tavernNameSchema, content: z.unknown() });
