@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
+import { setTimeout as pause } from "node:timers/promises";
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { encodeBoxFrame, readBoxRequest, type BoxFrame } from "@toolyard/core/boxes/box-protocol";
 import type { PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
@@ -11,6 +12,7 @@ import { createProcessPluginRunner } from "@toolyard/platform/local/process-plug
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { AwsFault, AwsServer } from "../support/aws/aws-server.ts";
 import { startLambdaServer, type Invocation } from "../support/aws/lambda-server.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { describePluginRunner } from "./plugin-runner.ts";
 
 const functionName = "toolyard-test-plugin-box";
@@ -114,6 +116,18 @@ describe("the plugin box", () => {
     lambda.faults.push({ kind: "lost" });
     await expect(runner().run(echo)).rejects.toMatchObject({ code: "outcome_unknown" });
     expect(invocations.length).toBe(before + 1);
+  });
+
+  test("is asked over a connection of its own: one that rested may be gone, and nobody would know what was run", async () => {
+    const proxy = await startTcpProxy(lambda.url);
+    const behind = createLambdaPluginRunner({ functionName, client: { ...lambda.client, endpoint: proxy.url } });
+    for (let times = 0; times < 2; times += 1) {
+      expect(await behind.run(echo)).toMatchObject({ stdout: "done\n" });
+      // By then a connection that is kept would be free again.
+      await pause(300);
+    }
+    expect(proxy.connections()).toBe(2);
+    await proxy.close();
   });
 
   test("cannot be reached where nobody listens", async () => {

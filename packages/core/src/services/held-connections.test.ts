@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { callContext } from "../../../../test/support/call-context.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { CallContext } from "../context.ts";
@@ -176,6 +176,20 @@ describe(`held connections ${verifies("MCP-1", "MCP-4", "CFG-3")}`, () => {
     await few.close();
     expect(backEnd.open.size).toBe(0);
     await expect(use(few, backEnd)).rejects.toMatchObject({ code: "shutting_down" });
+  });
+
+  test("that rested while the process stood still, its timers too, are not used again", async () => {
+    const [connections, backEnd] = [pool({ idleMs: 60_000 }), new BackEnd()];
+    await use(connections, backEnd);
+    const now = vi.spyOn(Date, "now");
+    now.mockReturnValue(Date.now() + 59_000);
+    expect(await use(connections, backEnd)).toBe(1);
+    now.mockReturnValue(Date.now() + 61_000);
+    expect(await use(connections, backEnd)).toBe(2);
+    now.mockRestore();
+    await settled();
+    expect([...backEnd.open]).toEqual([2]);
+    await connections.close();
   });
 
   test("being opened when the process ends are closed, too", async () => {

@@ -37,6 +37,8 @@ interface Entry {
   readonly unwanted: AbortController;
   opened: Held<unknown> | undefined;
   users: number;
+  /** When it was last given back, by the clock on the wall: a process may stand still, and its timers with it. */
+  restsSince: number;
   /** Goes as soon as nobody uses it. */
   isRetired: boolean;
   isEnded: boolean;
@@ -124,7 +126,7 @@ export class HeldConnections {
     const generation = `${place} ${JSON.stringify([service.version, credentialVersions(service, context)])}`;
     const key = `${generation} ${JSON.stringify(part ?? null)}`;
     const known = this.#entries.get(key);
-    if (known !== undefined && known.opened?.isAlive() !== false) {
+    if (known !== undefined && known.opened?.isAlive() !== false && !this.#isRested(known)) {
       this.#entries.delete(key);
       this.#entries.set(key, known);
       known.users += 1;
@@ -141,6 +143,7 @@ export class HeldConnections {
       unwanted,
       opened: undefined,
       users: 1,
+      restsSince: 0,
       // A call with an older snapshot than others have had here.
       isRetired: this.#hasNewer(place, service.version),
       isEnded: false,
@@ -166,8 +169,14 @@ export class HeldConnections {
       this.#drop(entry);
       return;
     }
+    entry.restsSince = Date.now();
     // One timer for all uses; it finds the connection in use where its time is over meanwhile.
     entry.timer = entry.timer?.refresh() ?? this.#startTimer(entry);
+  }
+
+  /** For so long that its timer must have ended it. */
+  #isRested({ users, restsSince }: Entry): boolean {
+    return users === 0 && Date.now() - restsSince > this.#idleMs;
   }
 
   #startTimer(entry: Entry): NodeJS.Timeout {

@@ -22,6 +22,11 @@ const connections = 64;
 /** The first try and three more, the SDK's waits in between. */
 const attempts = 4;
 
+interface AgentSettings {
+  readonly keepAlive: boolean;
+  readonly maxSockets: number;
+}
+
 export interface AwsClientSettings extends AwsClientOptions {
   readonly maxAttempts: number;
   readonly requestHandler: {
@@ -29,8 +34,8 @@ export interface AwsClientSettings extends AwsClientOptions {
     readonly requestTimeout: number;
     readonly throwOnRequestTimeout: true;
     readonly socketTimeout: number;
-    readonly httpAgent: { readonly keepAlive: true; readonly maxSockets: number };
-    readonly httpsAgent: { readonly keepAlive: true; readonly maxSockets: number };
+    readonly httpAgent: AgentSettings;
+    readonly httpsAgent: AgentSettings;
   };
 }
 
@@ -39,10 +44,13 @@ export function clientSettings(
   given: AwsClientOptions,
   more: { readonly answerMs?: number; readonly attempts?: number } = {},
 ): AwsClientSettings {
-  const agent = { keepAlive: true, maxSockets: connections } as const;
+  const maxAttempts = more.attempts ?? attempts;
+  // The other side may have closed a connection that rested, and a frozen process does not hear of it: whoever sends
+  // only once would find out when it is too late to tell a lost request from a lost answer.
+  const agent = { keepAlive: maxAttempts > 1, maxSockets: connections };
   return {
     ...given,
-    maxAttempts: more.attempts ?? attempts,
+    maxAttempts,
     requestHandler: {
       connectionTimeout: connectMs,
       requestTimeout: more.answerMs ?? answerMs,
