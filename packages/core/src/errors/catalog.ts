@@ -146,7 +146,6 @@ export const catalog = {
   repeated_call: tool(422),
   wall_clock_exceeded: tool(422),
   cost_exceeded: tool(422),
-  arguments_truncated: tool(422),
   /** Who leads a group chat has not said who is next. */
   moderator_undecided: tool(502),
   /** An agent of a group chat has said more than a message holds. */
