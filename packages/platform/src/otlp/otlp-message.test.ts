@@ -74,7 +74,7 @@ describe(`spans on the wire ${verifies("CHAT-15")}`, () => {
           expect(read.map((each) => each.attributes)).toEqual(spans.map((each) => each.attributes));
         }
       }),
-      { numRuns: 30 },
+      { numRuns: 10 },
     );
   });
 
