@@ -7,7 +7,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import type { BlobStore, Presign } from "@toolyard/core/ports/blob-store";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
 import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
-import type { Push } from "@toolyard/core/ports/push";
+import type { RemotePush } from "@toolyard/core/ports/push";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import type { Shards } from "@toolyard/db/database";
 import { createDatabaseTaskQueue } from "@toolyard/db/queue";
@@ -48,7 +48,7 @@ export async function createQueue({ queues }: Environment, shards: Shards): Prom
 }
 
 /** Undefined: server processes hold the connections. */
-export async function createPush({ pushUrl }: Environment): Promise<Push | undefined> {
+export async function createPush({ pushUrl }: Environment): Promise<RemotePush | undefined> {
   if (pushUrl === undefined) return undefined;
   const { createConnectionsPush } = await import("@toolyard/platform/aws/connections-push");
   return createConnectionsPush({ url: pushUrl });

@@ -1,6 +1,6 @@
 /** The gateway as a Lambda function has it: nothing is made or migrated, nothing private is reachable. */
 import type { Log } from "@toolyard/core/ports/log";
-import type { Push } from "@toolyard/core/ports/push";
+import type { RemotePush } from "@toolyard/core/ports/push";
 import { createEmbeddedMetrics } from "@toolyard/platform/embedded-metrics";
 import { compose, requireKeys } from "./compose.ts";
 import { EnvironmentError, readEnvironment } from "./env.ts";
@@ -17,7 +17,7 @@ export async function composeFunction(
   readonly app: AppDeps;
   readonly log: Log;
   /** To connected clients; absent: server processes hold the connections. */
-  readonly push?: Push;
+  readonly push?: RemotePush;
   /** Before the function may be frozen. */
   readonly finish: () => Promise<void>;
 }> {

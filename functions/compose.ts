@@ -18,7 +18,7 @@ import type { DocumentReader } from "@toolyard/core/ports/document-reader";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
-import type { Push } from "@toolyard/core/ports/push";
+import type { RemotePush } from "@toolyard/core/ports/push";
 import { CallLogs } from "@toolyard/core/realtime/call-logs";
 import { deliverEvents } from "@toolyard/core/realtime/deliver";
 import { Listening, watchCalls, watchRuns } from "@toolyard/core/realtime/listening";
@@ -113,7 +113,7 @@ export interface Home {
   readonly migrates: boolean;
   readonly defaultTenant?: string;
   /** Instead of the one that PUSH_URL names. */
-  readonly push?: Push;
+  readonly push?: RemotePush;
   readonly isDraining?: () => boolean;
   readonly reach?: Reach;
   readonly timing?: Timing;
@@ -127,7 +127,7 @@ export interface Composition {
   readonly app: AppDeps;
   readonly queue: PolledTaskQueue;
   /** To connections that are not held by server processes. */
-  readonly push?: Push;
+  readonly push?: RemotePush;
   /** Where plugins do not run on this machine. */
   readonly pluginBox?: PluginRunner;
   /** Called when a message has been sent, so that workers of this process look at once. */
@@ -309,7 +309,7 @@ function openRealtime(log: Log, repos: () => Repos): Realtime {
 /** To the sockets that this process holds, and to those that none does. */
 async function tellNow(
   deps: { readonly repos: Repos; readonly log: Log },
-  { push, realtime }: { readonly push: Push | undefined; readonly realtime: Realtime },
+  { push, realtime }: { readonly push: RemotePush | undefined; readonly realtime: Realtime },
 ): Promise<void> {
   realtime.onTell?.();
   if (push === undefined) return;

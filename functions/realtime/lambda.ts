@@ -5,15 +5,9 @@
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { Speaker } from "@toolyard/core/ports/connections";
-import type { Push } from "@toolyard/core/ports/push";
+import type { Push, RemotePush } from "@toolyard/core/ports/push";
 import { connectClient } from "@toolyard/core/realtime/connect";
-import {
-  answerMessage,
-  connectionGone,
-  refuseMessage,
-  silentLifetimeMs,
-  toErrorFrame,
-} from "@toolyard/core/realtime/messages";
+import { answerMessage, connectionGone, refuseMessage, silentLifetimeMs } from "@toolyard/core/realtime/messages";
 import * as z from "zod";
 import type { AppDeps } from "../http/app-env.ts";
 import { authenticatorOf } from "../http/authenticator.ts";
@@ -43,7 +37,7 @@ export interface SocketResult {
 
 export function createSocketHandler(
   app: AppDeps,
-  push: Push,
+  push: RemotePush,
   after = nothingAfter,
 ): (event: unknown) => Promise<SocketResult> {
   const { core } = app;
@@ -69,12 +63,13 @@ export function createSocketHandler(
   const receive = async ({ requestContext, body, isBase64Encoded }: SocketEvent): Promise<SocketResult> => {
     const { connectionId: id } = requestContext;
     const speaker = await core.repos.connections.findSpeaker(id);
+    const text = isBase64Encoded === true ? Buffer.from(body ?? "", "base64").toString("utf8") : (body ?? "");
     if (speaker === undefined) {
-      await push.send(id, toErrorFrame(connectionGone()));
+      await push.send(id, refuseMessage(connectionGone(), text));
+      await push.end(id);
       return { statusCode: 410 };
     }
     const { connection, reached } = speaker;
-    const text = isBase64Encoded === true ? Buffer.from(body ?? "", "base64").toString("utf8") : (body ?? "");
     // There is no connection here that could be read more slowly, and each message costs what a request does.
     const [frame] = await Promise.all([
       reached === undefined ? answerMessage(core, connection, text) : refuseMessage(overRate(reached), text),

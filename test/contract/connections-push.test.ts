@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { createConnectionsPush } from "@toolyard/platform/aws/connections-push";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Push } from "@toolyard/core/ports/push";
+import type { RemotePush } from "@toolyard/core/ports/push";
 import type { AwsFault } from "../support/aws/aws-server.ts";
 import { startConnectionsServer, type ConnectionsServer } from "../support/aws/connections-server.ts";
 import { describePush } from "./push.ts";
@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const { push, connect } = {
-  push: (url = api.stageUrl): Push => {
+  push: (url = api.stageUrl): RemotePush => {
     const { region, credentials } = api.client;
     return createConnectionsPush({ url, client: { region, credentials } });
   },
@@ -53,6 +53,15 @@ describe("push by @connections", () => {
     api.faults.push(fault, fault);
     expect(await push().send(id, "frame")).toBe("sent");
     expect(received).toEqual(["frame"]);
+  });
+
+  test("ends a connection, and minds none that has ended or never was", async () => {
+    const [own, other] = [connect(), connect()];
+    await push().end(own.id);
+    expect(await push().send(own.id, "late")).toBe("gone");
+    expect(await push().send(other.id, "frame")).toBe("sent");
+    for (const id of [own.id, "not an id"]) await push().end(id);
+    await expect(push(api.url).end(other.id)).rejects.toMatchObject({ code: "push_unavailable" });
   });
 
   test("says which setting is wrong where the address is not the stage's own", async () => {

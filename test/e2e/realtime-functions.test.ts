@@ -381,10 +381,47 @@ describe("what a client sends", () => {
     expect(await client.ask({ type: "ping" })).toMatchObject({ type: "pong" });
     expect(await functions.run(left, owner.id)).toEqual([{ fresh: 1 }]);
     await functions.run("UPDATE connections SET expires_at = 1 WHERE tenant = ?", owner.id);
-    client.say({ type: "ping" });
-    await expect.poll(() => client.of("error")).toMatchObject([{ error: { code: "not_found" } }]);
+    expect(await client.ask({ type: "ping" })).toMatchObject({ type: "error", error: { code: "not_found" } });
+    // Left open, its client would wait for what nobody tells it.
+    expect((await client.closed).code).toBe(1000);
     await functions.tick();
     expect(await connections()).toEqual([]);
+  });
+
+  test("is heard no more once its key is revoked or its tenant suspended: the connection is ended, and no other", async () => {
+    const { id, key } = await owner.request("POST", "/v1/api-keys", { name: "for a day", scopes: ["node", "calls"] });
+    const [revoked, silent, other] = [await open(key), await open(key, "?client_type=VCPLog"), await open()];
+    await functions.work();
+    await owner.request("DELETE", `/v1/api-keys/${id}`);
+    expect(await revoked.ask({ type: "ping" })).toMatchObject({ type: "error" });
+    // The first of them is gone by then, which nobody minds.
+    expect((await revoked.closed).code).toBe(1000);
+    functions.api.failPushes(100, 429);
+    await functions.tick();
+    functions.api.failPushes(0, 200);
+    expect(silent.socket.readyState).toBe(silent.socket.OPEN);
+    await functions.run("UPDATE connection_events SET next_at = 1 WHERE next_at IS NOT NULL AND tenant = ?", owner.id);
+    await functions.tick();
+    expect((await silent.closed).code).toBe(1000);
+    expect(await other.ask({ type: "ping" })).toMatchObject({ type: "pong" });
+    expect(await connections()).toHaveLength(1);
+
+    const suspended = { key: functions.operatorKey, method: "PATCH", path: `/v1/tenants/${owner.id}` };
+    await functions.request({ ...suspended, body: { status: "suspended" } });
+    await functions.tick();
+    expect((await other.closed).code).toBe(1000);
+    expect(await connections()).toEqual([]);
+    const due = "SELECT 1 FROM connection_events WHERE tenant = ? AND next_at IS NOT NULL";
+    expect(await functions.run(due, owner.id)).toEqual([]);
+  });
+
+  test("goes on where its tenant was suspended for a moment", async () => {
+    const client = await open();
+    const change = { key: functions.operatorKey, method: "PATCH", path: `/v1/tenants/${owner.id}` };
+    await functions.request({ ...change, body: { status: "suspended" } });
+    await functions.request({ ...change, body: { status: "active" } });
+    await functions.tick();
+    expect(await client.ask({ type: "ping" })).toMatchObject({ type: "pong" });
   });
 
   test("never comes, and the WebSocket API ends the connection", async () => {

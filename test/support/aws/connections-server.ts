@@ -18,12 +18,17 @@ export async function startConnectionsServer(signer?: Signer): Promise<Connectio
     refuse: () => fail(403, "ForbiddenException", "Forbidden"),
     handle({ path, method, body }) {
       const [, name] = /^\/live\/(?:@|%40)connections\/([^/]+)$/.exec(path) ?? [];
-      if (name === undefined || method !== "POST") return fail(403, "MissingAuthenticationTokenException", "Missing");
+      if (name === undefined || (method !== "POST" && method !== "DELETE"))
+        return fail(403, "MissingAuthenticationTokenException", "Missing");
       const id = decodeURIComponent(name);
       // Ids are base64.
       if (!/^[\w+/-]+=*$/.test(id) || id.length > 100) return fail(400, "BadRequestException", "Invalid connectionId");
       const frames = open.get(id);
       if (frames === undefined) return fail(410, "GoneException", "Gone");
+      if (method === "DELETE") {
+        open.delete(id);
+        return { status: 204 };
+      }
       if (body.length > largestMessage) return fail(413, "PayloadTooLargeException", "Message too long");
       frames.push(body.toString("utf8"));
       return { status: 200 };

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createFakeCore } from "../../../../test/support/fake-core.ts";
 import type { ConnectionRepo } from "../ports/connections.ts";
-import type { Push } from "../ports/push.ts";
+import type { RemotePush } from "../ports/push.ts";
 import type { ClaimedConnection, ClaimedEvent } from "./connection.ts";
 import { deliverEvents } from "./deliver.ts";
 
@@ -23,7 +23,11 @@ function claimed(seq: number, connections: readonly ClaimedConnection[]): Claime
   return { event, attempt: 1, connections };
 }
 
-async function deliver(batches: readonly ClaimedEvent[][], send: Push["send"]) {
+async function deliver(
+  batches: readonly ClaimedEvent[][],
+  send: RemotePush["send"],
+  end: RemotePush["end"] = () => Promise.reject(new Error("not asked for")),
+) {
   const waiting = [...batches];
   const settled: number[] = [];
   const removed: string[] = [];
@@ -34,7 +38,7 @@ async function deliver(batches: readonly ClaimedEvent[][], send: Push["send"]) {
     settle: (_tenant, told) => Promise.resolve(void settled.push(...told.map(({ seq }) => seq))),
     remove: (_tenant, id) => Promise.resolve(void removed.push(id)),
   };
-  const events = await deliverEvents({ ...core, repos: { ...core.repos, connections } }, { send });
+  const events = await deliverEvents({ ...core, repos: { ...core.repos, connections } }, { send, end });
   return { events, settled, removed, lines: core.lines };
 }
 
@@ -79,6 +83,23 @@ describe("events for connections that no process holds", () => {
     expect(sent).toEqual(["b:1", "b:3"]);
     expect(done.settled).toEqual([3]);
     expect(done.lines).toMatchObject([{ level: "warn" }]);
+  });
+
+  test("end whom they name, unless it counts again, and are tried again where that fails", async () => {
+    const ended: string[] = [];
+    const endOf = (seq: number, value: string, alive: readonly ClaimedConnection[]): ClaimedEvent => {
+      const { event, attempt } = claimed(seq, []);
+      const audience = { kind: "connection", value } as const;
+      return { event: { ...event, type: "connection.ended", audience }, attempt, connections: alive };
+    };
+    const batch = [endOf(1, "a", []), endOf(2, "b", [listener("b")]), endOf(3, "c", [])];
+    const send = (): Promise<"sent"> => Promise.reject(new Error("told"));
+    const done = await deliver([batch], send, (id) => {
+      if (id === "c") return Promise.reject(new Error("throttled"));
+      return Promise.resolve(void ended.push(id));
+    });
+    expect(ended).toEqual(["a"]);
+    expect(done).toMatchObject({ settled: [1, 2], removed: ["a"], lines: [{ level: "warn" }] });
   });
 
   test("are claimed until there are no more, but not for ever", async () => {

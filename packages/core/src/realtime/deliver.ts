@@ -4,9 +4,9 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
-import type { Push } from "../ports/push.ts";
+import type { Push, RemotePush } from "../ports/push.ts";
 import { namesFor } from "./audience.ts";
-import type { ClaimedConnection, ClaimedEvent } from "./connection.ts";
+import { endedEvent, type ClaimedConnection, type ClaimedEvent } from "./connection.ts";
 import { toFrame } from "./frames.ts";
 
 const claimLimit = 100;
@@ -18,7 +18,7 @@ const mostClaims = 10;
 type DeliverDeps = Pick<CoreDeps, "repos" | "log">;
 
 /** @returns how many events were claimed */
-export async function deliverEvents(deps: DeliverDeps, push: Push): Promise<number> {
+export async function deliverEvents(deps: DeliverDeps, push: RemotePush): Promise<number> {
   let events = 0;
   for (let claims = 0; claims < mostClaims; claims += 1) {
     const claimed = await deps.repos.connections.claim({ limit: claimLimit, leaseMs });
@@ -29,10 +29,15 @@ export async function deliverEvents(deps: DeliverDeps, push: Push): Promise<numb
   return events;
 }
 
-async function tellAll(deps: DeliverDeps, push: Push, claimed: readonly ClaimedEvent[]): Promise<void> {
+async function tellAll(deps: DeliverDeps, push: RemotePush, claimed: readonly ClaimedEvent[]): Promise<void> {
   const untold = new Set<ClaimedEvent>();
-  await Promise.all(
-    [...listenersOf(claimed)].map(async ([, { connection, due }]) => {
+  const isEnd = ({ event }: ClaimedEvent): boolean => event.type === endedEvent;
+  const listeners = listenersOf(claimed.filter((each) => !isEnd(each)));
+  await Promise.all([
+    ...claimed.filter(isEnd).map(async (each) => {
+      if (!(await end(deps, push, each))) untold.add(each);
+    }),
+    ...[...listeners].map(async ([, { connection, due }]) => {
       // One after the other, so that each connection gets them in order.
       for (const [at, { frame }] of due.entries()) {
         const sent = await send(deps, push, { connection, frame });
@@ -44,7 +49,7 @@ async function tellAll(deps: DeliverDeps, push: Push, claimed: readonly ClaimedE
       }
       return undefined;
     }),
-  );
+  ]);
   const told = claimed.filter((each) => !untold.has(each));
   const byTenant = Map.groupBy(told, ({ event }) => event.tenant);
   await Promise.all(
@@ -74,6 +79,25 @@ function listenersOf(claimed: readonly ClaimedEvent[]): ReadonlyMap<string, List
     }
   }
   return listeners;
+}
+
+/** Unless it counts again by now. @returns false where that is to be tried again */
+async function end(
+  { repos, log }: DeliverDeps,
+  push: RemotePush,
+  { event, connections }: ClaimedEvent,
+): Promise<boolean> {
+  const { tenant, audience } = event;
+  const id = "value" in audience ? audience.value : "";
+  if (connections.some((alive) => alive.id === id)) return true;
+  try {
+    await push.end(id);
+    await repos.connections.remove(tenant, id);
+    return true;
+  } catch (thrown) {
+    log.log("warn", "a connection was not ended and will be", { tenant, code: toGatewayError(thrown).code });
+    return false;
+  }
 }
 
 async function send(

@@ -111,7 +111,7 @@ function idOf(message: unknown): string | undefined {
   return isJsonObject(message) && typeof message["id"] === "string" ? message["id"].slice(0, 64) : undefined;
 }
 
-export function toErrorFrame(error: GatewayError, id?: string): string {
+function toErrorFrame(error: GatewayError, id?: string): string {
   return JSON.stringify({ type: "error", ...(id === undefined ? {} : { id }), ...toOpenAiError(error) });
 }
 

@@ -14,8 +14,8 @@ export const isLive = `c.expires_at > ${now}
 
 /**
  * Behind what has made connections of tenant ?1 count no more, in its transaction: the processes that hold them are told,
- * since they would let them speak until they renew them. What API Gateway holds is looked at with each message.
+ * since they would let them speak until they renew them, and whoever delivers ends what API Gateway holds.
  */
-export const endConnections = `INSERT INTO connection_events (tenant, audience, audience_value, type, data)
-  SELECT c.tenant, 'connection', c.id, '${endedEvent}', '{}' FROM connections AS c
-  WHERE c.tenant = ?1 AND c.holder NOT IN ('', '${awayHolder}') AND c.expires_at > ${now} AND NOT (${isLive})`;
+export const endConnections = `INSERT INTO connection_events (tenant, audience, audience_value, type, data, next_at)
+  SELECT c.tenant, 'connection', c.id, '${endedEvent}', '{}', CASE c.holder WHEN '' THEN ${now} END FROM connections AS c
+  WHERE c.tenant = ?1 AND c.holder <> '${awayHolder}' AND c.expires_at > ${now} AND NOT (${isLive})`;

@@ -4,7 +4,7 @@
  * clients and refuses this, so it is a setting and never taken from an event.
  */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { Push } from "@toolyard/core/ports/push";
+import type { RemotePush } from "@toolyard/core/ports/push";
 import { lazily } from "@toolyard/core/once";
 import { readAwsError, reasonOf, unavailable } from "./aws-error.ts";
 import { clientSettings, regionOfUrl, type AwsClientOptions } from "./client-options.ts";
@@ -21,7 +21,7 @@ const largestFrame = 128 * 1024;
  * A frame may arrive twice where an answer was lost.
  * @throws GatewayError `payload_too_large`, `push_unavailable`
  */
-export function createConnectionsPush({ url, client: given = {} }: ConnectionsPushOptions): Push {
+export function createConnectionsPush({ url, client: given = {} }: ConnectionsPushOptions): RemotePush {
   const load = lazily(async () => {
     const sdk = await import("./sdk/connections.ts");
     const settings = clientSettings({ ...regionOfUrl(url), ...given, endpoint: url });
@@ -41,12 +41,28 @@ export function createConnectionsPush({ url, client: given = {} }: ConnectionsPu
         await client.send(new PostToConnectionCommand({ ConnectionId: connectionId, Data }));
         return "sent";
       } catch (cause) {
-        const { name, status } = readAwsError(cause);
-        // The second: no connection has an id like this.
-        if (status === 410 || name === "BadRequestException") return "gone";
-        const message = `API Gateway did not push a frame (${reasonOf(cause)}); see the log, and check PUSH_URL, which must be the stage's own address, and whether the process may use it (execute-api:ManageConnections).`;
-        throw unavailable("push_unavailable", message, cause);
+        if (isGone(cause)) return "gone";
+        throw failed("did not push a frame", cause);
+      }
+    },
+    async end(connectionId) {
+      try {
+        const { client, DeleteConnectionCommand } = await load();
+        await client.send(new DeleteConnectionCommand({ ConnectionId: connectionId }));
+      } catch (cause) {
+        if (!isGone(cause)) throw failed("did not end a connection", cause);
       }
     },
   };
+}
+
+function isGone(cause: unknown): boolean {
+  const { name, status } = readAwsError(cause);
+  // The second: no connection has an id like this.
+  return status === 410 || name === "BadRequestException";
+}
+
+function failed(what: string, cause: unknown): GatewayError {
+  const message = `API Gateway ${what} (${reasonOf(cause)}); see the log, and check PUSH_URL, which must be the stage's own address, and whether the process may use it (execute-api:ManageConnections).`;
+  return unavailable("push_unavailable", message, cause);
 }

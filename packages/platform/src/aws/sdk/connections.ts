@@ -1,2 +1,6 @@
 /** What is used of the `@connections` client, in a module of its own, so that it is loaded at the first use. */
-export { ApiGatewayManagementApiClient, PostToConnectionCommand } from "@aws-sdk/client-apigatewaymanagementapi";
+export {
+  ApiGatewayManagementApiClient,
+  DeleteConnectionCommand,
+  PostToConnectionCommand,
+} from "@aws-sdk/client-apigatewaymanagementapi";
