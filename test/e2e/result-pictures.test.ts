@@ -1,4 +1,5 @@
 /** Pictures that tools give, and the model that is to see them: as pictures, never as text (CHAT-5, MCP-3). */
+import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
@@ -269,6 +270,131 @@ describe(`pictures of results ${verifies("CHAT-5", "MCP-3")}`, () => {
       });
       const { choices } = await goOn(messages);
       expect(choices[0].message.content).toBe("blind");
+    });
+  });
+
+  describe("of results that come late", () => {
+    const mine = { type: "function", function: { name: "mine", parameters: { type: "object", properties: {} } } };
+    const last = (): readonly Json[] => sent(llm.requests.length - 1);
+    const rolesOf = (messages: readonly Json[]): readonly string[] => messages.map(({ role }) => role);
+    let session: string;
+    /** A person lets it draw when the answer has been given. */
+    const drawLater = async (picture: Buffer, type?: string): Promise<void> => {
+      draws(picture, type);
+      llm.script(calls({ id: "up_1", name: "paint", arguments: { sku: `S${llm.requests.length}` } }));
+      const { tool_execution: told } = await chat({ session_id: session });
+      const [{ call_id: id }] = told.pending;
+      await tenant.client.post(`/v1/calls/${id}/approve`);
+      await expect.poll(async () => (await tenant.client.get(`/v1/calls/${id}`)).state).toBe("completed");
+    };
+    beforeEach(async () => {
+      session = newId("session");
+      await tenant.addPlugin({ ...writingTool(backEnd, "paint"), sensitive: true });
+    });
+
+    test("follow them, before the question", async () => {
+      await drawLater(png());
+      await drawLater(png(90));
+      llm.script(text("seen"));
+      await chat({ session_id: session });
+      expect(rolesOf(last())).toEqual(["assistant", "tool", "tool", "user", "user"]);
+      expect(picturesIn(last())).toEqual([urlOf(png()), urlOf(png(90))]);
+      expect(last()[3].content[1].text).toMatch(/^'paint', call call_\w+, image\/png, 64 bytes:$/);
+      await chat({ session_id: session });
+      expect(rolesOf(last())).toEqual(["user"]);
+    });
+
+    test("are there with the turn that the client goes on with, on another instance, whatever has come since", async () => {
+      await drawLater(png());
+      llm.script(calls({ id: "up_2", name: "mine", arguments: {} }), text("done"));
+      const { choices } = await chat({ session_id: session, tools: [mine] });
+      const { message } = choices[0];
+      const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "ok" };
+      const messages = [user("look"), message, result];
+      await drawLater(png(90));
+      llm.script(text("done"));
+      const other = await startGateway({ sharedWith: gateway });
+      try {
+        const body = { messages, tools: [mine], session_id: session };
+        await other.client(tenant.key).post("/v1/chat/completions", body);
+      } finally {
+        await other.close();
+      }
+      const whole = [...Array(2).fill(["assistant", "tool", "user"]).flat(), "user", "assistant", "tool"];
+      expect(rolesOf(last())).toEqual(whole);
+      expect(picturesIn(last())).toEqual([urlOf(png()), urlOf(png(90))]);
+    });
+
+    test("go alone where they are refused, in the turns after it, too, and the words stay", async () => {
+      await drawLater(png());
+      const rounds = [calls({ id: "up_2", name: "mine", arguments: {} }), text("done")];
+      llm.respond((body) => {
+        const isBlind = picturesIn(body["messages"] as Json[]).length > 0;
+        return isBlind ? { status: 400, json: { error: { message: "no eyes" } } } : (rounds.shift() ?? text("ok"));
+      });
+      const { choices } = await chat({ session_id: session, tools: [mine] });
+      const { message } = choices[0];
+      expect(rolesOf(last())).toEqual(["assistant", "tool", "user"]);
+      expect(last()[1].content).toMatch(/^\[binary result: image\/png/);
+      const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "ok" };
+      const asked = llm.requests.length;
+      await chat({ session_id: session, tools: [mine], messages: [user("look"), message, result] });
+      expect(llm.requests).toHaveLength(asked + 1);
+      expect(rolesOf(last())).toEqual(["assistant", "tool", "user", "assistant", "tool"]);
+    });
+
+    test("are words where they are not wanted", async () => {
+      await tenant.client.expect("patch", "/v1/settings", { show_result_pictures: false });
+      await drawLater(png());
+      llm.script(text("words"));
+      await chat({ session_id: session });
+      expect(rolesOf(last())).toEqual(["assistant", "tool", "user"]);
+    });
+
+    test("make room for newer ones", async () => {
+      await tenant.client.expect("patch", "/v1/settings", { result_max_bytes: 20_000_000 });
+      await drawLater(png(3_500_000));
+      await drawLater(png(3_600_000));
+      llm.script(drawing("up_9"), text("seen"));
+      draws(png(3_700_000));
+      await chat({ session_id: session });
+      expect(picturesIn(sent(llm.requests.length - 2))).toHaveLength(2);
+      expect(picturesIn(last())).toEqual([urlOf(png(3_700_000))]);
+    });
+
+    test("are shown to models that ask in text, and leave their words where they are refused", async () => {
+      await tenant.client.expect("patch", "/v1/settings", { tool_protocol: "vcp" });
+      draws(png());
+      const request = "<<<[TOOL_REQUEST]>>>\ntool_name:「始」paint「末」,\nsku:「始」x「末」\n<<<[END_TOOL_REQUEST]>>>";
+      llm.script(text(request));
+      const { tool_execution: told } = await chat({ session_id: session });
+      const [{ call_id: id }] = told.pending;
+      await tenant.client.post(`/v1/calls/${id}/approve`);
+      await expect.poll(async () => (await tenant.client.get(`/v1/calls/${id}`)).state).toBe("completed");
+      llm.respond((body) => {
+        const isBlind = picturesIn(body["messages"] as Json[]).length > 0;
+        return isBlind ? { status: 400, json: { error: { message: "no eyes" } } } : text("blind");
+      });
+      const { choices } = await chat({ session_id: session });
+      expect(choices[0].message.content).toBe("blind");
+      const [before, after] = llm.requests.slice(-2).map((body) => body["messages"] as Json[]);
+      expect(picturesIn(before ?? [])).toEqual([urlOf(png())]);
+      expect(rolesOf(before ?? [])).toEqual(["user", "user", "user"]);
+      expect(after).toEqual([before?.[0], before?.[2]]);
+    });
+
+    test("are shown to models that make pictures, and left out where they are refused", async () => {
+      await drawLater(png());
+      await tenant.client.expect("patch", "/v1/settings", { whitelist_image_models: ["stub-1"] });
+      llm.respond((body) => {
+        const isBlind = picturesIn(body["messages"] as Json[]).length > 0;
+        return isBlind ? { status: 500, json: { error: { message: "no eyes" } } } : text("a picture");
+      });
+      await chat({ session_id: session });
+      const asked = llm.requests.map((body) => body["messages"] as Json[]).slice(1);
+      expect(picturesIn(asked[0] ?? [])).toEqual([urlOf(png())]);
+      expect(rolesOf(last())).toEqual(["assistant", "tool", "user"]);
+      expect(last()[1].content).toMatch(/^\[binary result: image\/png/);
     });
   });
 });

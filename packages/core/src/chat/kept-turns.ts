@@ -131,7 +131,7 @@ export async function restoreTurns(
     const ours = ended.size === 0 ? turn.results : turn.results.map((result) => withEndTold(result, ended));
     const results = [...ours, ...answers.map((answer) => withBackEndId(answer, turn))];
     const late = turn.before.slice(0, turn.late ?? 0);
-    if (late.length > 0) messages = [...insertBeforeLastUser(messages, late)];
+    if (late.length > 0) messages = insertBeforeLastUser(messages, late);
     messages.push(...turn.before.slice(late.length), turn.message, ...inCallOrder(turn.message, results));
   }
   return {

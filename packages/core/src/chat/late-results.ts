@@ -5,16 +5,18 @@
  */
 import type { Call } from "../calls/call.ts";
 import { outcomeOf } from "../calls/new-call.ts";
+import type { CallContext } from "../context.ts";
 import { parseJson, type JsonObject } from "../json.ts";
 import { aliasOf } from "../tools/alias.ts";
 import { textForModel } from "../tools/outcome.ts";
-import { isOfPictures } from "./pictures.ts";
+import { isOfPictures, picturesMessage, type PictureDeps } from "./pictures.ts";
 
 export interface LateResults {
   /** The calls, by id. */
   readonly ids: readonly string[];
+  /** In words; behind them may be one with their pictures. */
   readonly messages: readonly JsonObject[];
-  /** As many messages, without what the calls were given and came to. */
+  /** As many messages in words, without what the calls were given and came to. */
   readonly withoutContent: () => readonly JsonObject[];
 }
 
@@ -29,6 +31,21 @@ export function lateResults(due: readonly Call[]): LateResults {
     ),
     withoutContent: () => toMessages(due, () => "{}", withoutContent),
   };
+}
+
+/**
+ * With the pictures that are among them, for models that see. They are the first that goes where a request is refused,
+ * so what the words say is still there then.
+ */
+export async function withPictures(
+  deps: PictureDeps,
+  context: CallContext,
+  { late, due }: { readonly late: LateResults; readonly due: readonly Call[] },
+): Promise<LateResults> {
+  if (!context.config.settings.show_result_pictures) return late;
+  const results = due.map((call) => ({ tool: aliasOf(call.tool), outcome: outcomeOf(call) }));
+  const message = await picturesMessage(deps, context, results);
+  return message === undefined ? late : { ...late, messages: [...late.messages, message] };
 }
 
 function toMessages(
@@ -52,11 +69,8 @@ export function withoutContent({ id, state }: Pick<Call, "id" | "state">): strin
   return `[call ${id} has ended: ${state}; its result is left out, since the model's back end refused the request with it; the user finds it at GET /v1/calls/${id}/result, and read_result {"call_id":"${id}"} reads it in pieces where it was too long]`;
 }
 
-export function insertBeforeLastUser(
-  messages: readonly JsonObject[],
-  late: readonly JsonObject[],
-): readonly JsonObject[] {
-  if (late.length === 0) return messages;
+export function insertBeforeLastUser(messages: readonly JsonObject[], late: readonly JsonObject[]): JsonObject[] {
+  if (late.length === 0) return [...messages];
   const lastUser = messages.findLastIndex((message) => message["role"] === "user" && !isOfPictures(message));
   const at = lastUser < 0 ? messages.length : lastUser;
   return [...messages.slice(0, at), ...late, ...messages.slice(at)];

@@ -38,8 +38,9 @@ import type { TenantConfig } from "../tenant-config.ts";
 import type { PreparedChat } from "../vcp/pipeline/prepare-chat.ts";
 import type { ChatSource } from "./events.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
-import { insertBeforeLastUser, lateResults, type LateResults } from "./late-results.ts";
+import { insertBeforeLastUser, lateResults, withPictures, type LateResults } from "./late-results.ts";
 import { noOffer, offerIn, type Offer } from "./offer.ts";
+import { makeRoom } from "./pictures.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest, type ToolProtocol } from "./schema.ts";
@@ -619,7 +620,11 @@ async function openAdmitted(
       ended: due.map(({ id }) => id),
     });
     const read = await readInProtocol(deps, input, { prepared, messages: restored.messages, due });
+    const late = await withPictures(deps, context, { late: read.late, due });
     const conversation = await prepareForModel(deps, input, { prepared, row, messages: read.messages });
+    // Behind the pipeline: what a tool has said is not for it to work on.
+    const messages = insertBeforeLastUser(conversation.messages, late.messages);
+    makeRoom(messages);
     return {
       ...prepared,
       dialect: read.dialect,
@@ -627,9 +632,8 @@ async function openAdmitted(
       rootId: row.rootId ?? row.id,
       writesBefore,
       route: input.route,
-      // Behind the pipeline: what a tool has said is not for it to work on.
-      messages: insertBeforeLastUser(conversation.messages, read.late.messages),
-      late: read.late,
+      messages,
+      late,
       hidden: conversation.hidden,
       sources: conversation.sources,
       hasReadOutside:

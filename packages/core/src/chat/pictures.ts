@@ -20,7 +20,7 @@ const mostPictures = 20;
 /** Of a result in which they are looked for; beside them may be other things. */
 const mostResultBytes = 33_554_432;
 
-type PictureDeps = Pick<CoreDeps, "blobs" | "repos" | "log">;
+export type PictureDeps = Pick<CoreDeps, "blobs" | "repos" | "log">;
 
 export interface PicturedResult {
   /** As the model knows it. */

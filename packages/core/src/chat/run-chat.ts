@@ -29,7 +29,7 @@ import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
 import { isOfPictures, makeRoom, picturesMessage, takePicturesOut, type PicturedResult } from "./pictures.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
-import { isRefusal, streamWithFallback } from "./providers/route.ts";
+import { isRefusal, mayRefusePictures, streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
 import type { AskedCall, TextDialect } from "./text-dialect.ts";
@@ -339,8 +339,7 @@ class ChatRun {
   }
 
   readonly #sayLess = (failure: GatewayError): boolean => {
-    // Some that have no eyes say so as if they were broken.
-    if (isRefusal(failure) || failure.details.extra?.["upstream_status"] === 500) {
+    if (mayRefusePictures(failure)) {
       const left = takePicturesOut(this.#messages);
       this.#given -= left.filter((at) => at < this.#given).length;
       if (left.length > 0) {
@@ -591,13 +590,14 @@ class ChatRun {
 
   async *#finishForClient(turn: Turn, owned: readonly OwnedCall[], results: readonly JsonObject[]): Steps {
     const { offer, context } = this.#chat;
-    const before = [...this.#late.messages, ...this.#messages.slice(this.#given)];
+    const late = this.#late.messages.filter((message) => this.#showsPictures || !isOfPictures(message));
+    const before = [...late, ...this.#messages.slice(this.#given)];
     const mixed = before.length > 0 || owned.some(({ owner }) => owner === "gateway");
     if (mixed || offer.mayMix || hasOpaqueFields(turn.message)) {
       const theirs = owned.filter(({ owner }) => owner === "client");
       this.#keptTurn = await keepTurn(this.#deps, context, {
         before,
-        late: this.#late.messages.length,
+        late: late.length,
         message: turn.message,
         ids: Object.fromEntries(theirs.map(({ clientId, call }) => [clientId, call.id])),
         results,

@@ -11,8 +11,9 @@ import { holdLease, type Lease } from "../calls/lease.ts";
 import { countOf, usageOf } from "../calls/usage.ts";
 import { leaveOut } from "../chat/late-results.ts";
 import type { OpenedChat } from "../chat/open-chat.ts";
+import { takePicturesOut } from "../chat/pictures.ts";
 import { outsideReason } from "../chat/stop-signal.ts";
-import { isRefusal, relayWithFallback, type Route } from "../chat/providers/route.ts";
+import { isRefusal, mayRefusePictures, relayWithFallback, type Route } from "../chat/providers/route.ts";
 import { SseEventTooLarge, SseScanner } from "../chat/providers/sse-frames.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -109,7 +110,9 @@ class Relay {
         accept: request.stream ? "text/event-stream, application/json" : "application/json",
         bytesFor: (model) => this.#bytesFor(model),
         onRoute: (route: Route) => this.#round.answeredBy(route),
-        sayLess: (failure) => isRefusal(failure) && leaveOut(this.#messages, late) !== undefined,
+        sayLess: (failure) =>
+          (mayRefusePictures(failure) && takePicturesOut(this.#messages).length > 0) ||
+          (isRefusal(failure) && leaveOut(this.#messages, late) !== undefined),
       },
     );
   }

@@ -348,6 +348,11 @@ export function isRefusal({ code, details }: GatewayError): boolean {
   return code === "provider_rejected" || details.extra?.["upstream_status"] === 403;
 }
 
+/** The same where it has pictures in it: some back ends whose models have no eyes say so as if they were broken. */
+export function mayRefusePictures(failure: GatewayError): boolean {
+  return isRefusal(failure) || failure.details.extra?.["upstream_status"] === 500;
+}
+
 /** With less, and less again, where that may help. */
 async function askOrSayLess<Answer extends object>(
   deps: RouteDeps,
