@@ -129,6 +129,38 @@ describe(`pictures of results ${verifies("CHAT-5", "MCP-3")}`, () => {
     expect(sent(1).map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
   });
 
+  test("are on the bill of their calls as they are on that of the chat, where they are shown", async () => {
+    mcp.onCall = () => ({
+      content: [png(70), png(80)].map((picture) => ({
+        type: "image",
+        data: picture.toString("base64"),
+        mimeType: "image/png",
+      })),
+    });
+    const { data } = await tenant.client.get("/v1/tools");
+    const shoot = data.find(({ uri }: Json) => uri === "mcp://screen/shoot").name;
+    const asked = [
+      { id: "up_1", name: "draw", arguments: { q: "x" } },
+      { id: "up_2", name: shoot, arguments: {} },
+    ];
+    const costs = async (): Promise<readonly number[]> => {
+      const before = new Set((await tenant.client.get("/v1/calls?kind=tool")).data.map(({ id }: Json) => id));
+      llm.script(calls(...asked), text("seen"));
+      await chat();
+      const { data: made } = await tenant.client.get("/v1/calls?kind=tool");
+      const fresh = made.filter(({ id }: Json) => !before.has(id));
+      const whole = await Promise.all(fresh.map(({ id }: Json) => tenant.client.get(`/v1/calls/${id}`)));
+      const tokens = (isDrawn: boolean): number =>
+        whole.find(({ tool }) => (tool === "draw") === isDrawn).cost.context_tokens;
+      return [tokens(true), tokens(false)];
+    };
+    draws(png());
+    const shown = await costs();
+    await tenant.client.expect("patch", "/v1/settings", { show_result_pictures: false });
+    const [drawn = 0, shot = 0] = await costs();
+    expect(shown).toEqual([drawn + 1_000, shot + 2_000]);
+  });
+
   test("make room for newer ones, and one that is too large is not shown", async () => {
     await tenant.client.expect("patch", "/v1/settings", { result_max_bytes: 20_000_000 });
     const sizes = [3_000_000, 3_500_000, 3_900_000, 4_000_000];

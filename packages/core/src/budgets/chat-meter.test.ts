@@ -180,14 +180,17 @@ describe("the share of a tool call in the prompts", () => {
     const { meter, round } = bound(new Scene());
     round([usage(1, 1)]);
     round([usage(1, 1)]);
-    expect(meter.contextOf(look, "x".repeat(40))).toEqual({
-      context_tokens: 2 * schema + 10,
-      context_micros: 2 * schema + 10,
+    expect(meter.contextOf(look, { text: "x".repeat(40), pictures: 2 })).toEqual({
+      context_tokens: 2 * schema + 2_010,
+      context_micros: 2 * schema + 2_010,
     });
     // Called again in the same round: the schema is on the first one's bill.
-    expect(meter.contextOf(look, "")).toEqual({ context_tokens: 0, context_micros: 0 });
+    expect(meter.contextOf(look, { text: "", pictures: 0 })).toEqual({ context_tokens: 0, context_micros: 0 });
     round([usage(1, 1)]);
-    expect(meter.contextOf(look, "")).toEqual({ context_tokens: schema, context_micros: schema });
+    expect(meter.contextOf(look, { text: "", pictures: 0 })).toEqual({
+      context_tokens: schema,
+      context_micros: schema,
+    });
   });
 });
 

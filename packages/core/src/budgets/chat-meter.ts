@@ -10,7 +10,7 @@ import type { Tool } from "../tools/tool.ts";
 import type { Clock } from "../ports/clock.ts";
 import { overBudget, type Amount, type BudgetRefusal } from "./budget.ts";
 import { isPossible, noCost, priceTokens, roundMicros, tokensOf, type CallCost, type Tokens } from "./cost.ts";
-import { tokensOfBytes, tokensOfText, tokensOfTool } from "./estimate.ts";
+import { tokensOfBytes, tokensOfText, tokensOfTool, tokensPerAttachment } from "./estimate.ts";
 import { modelPrice, toolPrice, type ModelPrice, type PriceTables } from "./price.ts";
 
 /** What a call that still runs is known to have used: the bill, should it never end by itself. */
@@ -164,13 +164,16 @@ export class ChatMeter {
     else this.#recordedMicros += micros;
   }
 
-  /** A call's share of the prompts: its schema in the rounds since it was called last, and its result. */
-  contextOf(tool: Pick<Tool, "name" | "description" | "parameters">, result: string): ContextCost {
+  /** A call's share of the prompts: its schema in the rounds since it was called last, its result and the pictures of that. */
+  contextOf(
+    tool: Pick<Tool, "name" | "description" | "parameters">,
+    result: { readonly text: string; readonly pictures: number },
+  ): ContextCost {
     const rounds = this.#bill.rounds - (this.#offersCounted.get(tool.name) ?? 0);
     this.#offersCounted.set(tool.name, this.#bill.rounds);
     const isListed = this.#options.isListed?.(tool.name) ?? true;
     const schema = isListed ? tokensOfTool(tool.parameters) + tokensOfText(tool.name + tool.description) : 0;
-    const tokens = rounds * schema + tokensOfText(result);
+    const tokens = rounds * schema + tokensOfText(result.text) + result.pictures * tokensPerAttachment;
     const price = this.#price();
     const micros = price === undefined ? 0 : priceTokens(price, { prompt: tokens, cached: 0, completion: 0 });
     return { context_tokens: tokens, context_micros: roundMicros(micros) };

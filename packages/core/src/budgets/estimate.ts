@@ -9,7 +9,7 @@ const bytesPerToken = 4;
 /** Roles, separators and such, for every message. */
 const tokensPerMessage = 4;
 /** A picture, a sound or a file: its bytes say nothing of its tokens. */
-const tokensPerAttachment = 1_000;
+export const tokensPerAttachment = 1_000;
 const attachments: ReadonlySet<string> = new Set(["image_url", "input_audio", "file", "image", "audio", "video_url"]);
 
 export function tokensOfBytes(bytes: number): number {

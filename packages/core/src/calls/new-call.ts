@@ -7,7 +7,7 @@ import type { AdapterDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
-import { isInParts, type PendingOutcome, type ResultHandle, type ToolOutcome } from "../tools/outcome.ts";
+import type { PendingOutcome, ToolOutcome } from "../tools/outcome.ts";
 import type { Preparation, PreparedCall } from "../tools/prepare.ts";
 import { formatToolUri, formatUriOptions } from "../tools/uri.ts";
 import type { Call, CallError, CallerLink, SealedInput } from "./call.ts";
@@ -240,7 +240,7 @@ export function outcomeOf(call: Call): ToolOutcome {
       text,
       mediaType,
       reused: "replay",
-      ...(blobKey === undefined ? {} : { handle: handleOf(call.id, bytes, mediaType) }),
+      ...(blobKey === undefined ? {} : { handle: { callId: call.id, bytes, mediaType } }),
     };
   }
   if (call.error !== null) {
@@ -259,10 +259,5 @@ export function outcomeOf(call: Call): ToolOutcome {
 function firstAnswerOf({ id, outcome }: Call): Pick<PendingOutcome, "first"> {
   if (outcome === null) return {};
   const { text, mediaType, bytes, blobKey } = outcome;
-  return { first: { text, mediaType, ...(blobKey === undefined ? {} : { handle: handleOf(id, bytes, mediaType) }) } };
-}
-
-/** What the record does not say, whoever wants it finds by looking. */
-function handleOf(callId: string, bytes: number, mediaType: string): ResultHandle {
-  return { callId, bytes, mediaType, ...(isInParts(mediaType) ? { hasPictures: true } : {}) };
+  return { first: { text, mediaType, ...(blobKey === undefined ? {} : { handle: { callId: id, bytes, mediaType } }) } };
 }

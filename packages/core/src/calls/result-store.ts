@@ -89,8 +89,8 @@ export async function shapeReply(
   };
 }
 
-function picturesOf({ hasPictures }: ToolReply): Pick<ResultHandle, "hasPictures"> {
-  return hasPictures === true ? { hasPictures } : {};
+function picturesOf({ pictures }: ToolReply): Pick<ResultHandle, "pictures"> {
+  return pictures === undefined ? {} : { pictures };
 }
 
 /**

@@ -9,7 +9,7 @@ import { toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import { pictureTypeOf } from "../picture-type.ts";
 import { readAll } from "../ports/blob-store.ts";
-import { handleOf, type ResultHandle, type ToolOutcome } from "../tools/outcome.ts";
+import { handleOf, isInParts, type ResultHandle, type ToolOutcome } from "../tools/outcome.ts";
 import { contentOf } from "../vcp/plugins/reply.ts";
 
 /** What vendors take of one picture: 5 MiB as base64. */
@@ -79,6 +79,16 @@ export async function picturesMessage(
   const kept: JsonObject = { role: "user", content: [textPart(heading), ...parts.map((part) => part.kept)] };
   return remember([textPart(heading), ...parts.map(({ told }) => told)], { bytes, count, kept });
 }
+
+/** As many of a result as a model is shown, by what is known before they are read. */
+export function countShown(outcome: ToolOutcome): number {
+  const handle = handleOf(outcome);
+  if (handle === undefined || !mayHavePictures(handle)) return 0;
+  if (isInParts(handle.mediaType)) return Math.min(handle.pictures ?? 1, mostPictures);
+  return shownType.test(handle.mediaType) && handle.bytes <= mostPictureBytes ? 1 : 0;
+}
+
+const shownType = /^image\/(?:png|jpe?g|gif|webp)\b/i;
 
 /** Is it one of these messages? Its role is the user's, and yet it is nothing that the user has said. */
 export function isOfPictures(message: JsonObject): boolean {
@@ -212,8 +222,8 @@ function picturePart({ bytes, mediaType }: Picture): JsonObject {
   return { type: "image_url", image_url: { url } };
 }
 
-function mayHavePictures({ bytes, mediaType, hasPictures }: ResultHandle): boolean {
-  return bytes <= mostResultBytes && (mediaType.startsWith("image/") || hasPictures === true);
+function mayHavePictures({ bytes, mediaType, pictures }: ResultHandle): boolean {
+  return bytes <= mostResultBytes && (mediaType.startsWith("image/") || (isInParts(mediaType) && pictures !== 0));
 }
 
 async function readPictures(

@@ -27,7 +27,14 @@ import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, type LateResults } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
-import { isOfPictures, makeRoom, picturesMessage, takePicturesOut, type PicturedResult } from "./pictures.ts";
+import {
+  countShown,
+  isOfPictures,
+  makeRoom,
+  picturesMessage,
+  takePicturesOut,
+  type PicturedResult,
+} from "./pictures.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { isRefusal, mayRefusePictures, streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
@@ -135,6 +142,7 @@ class ChatRun {
       signal: this.#stop.signal,
       slots,
       meter: this.#meter,
+      picturesOf: (outcome) => (this.#showsPictures || chat.dialect?.shows(outcome) === true ? countShown(outcome) : 0),
       deliverLate: chat.context.sessionId !== undefined,
       writesBefore: chat.writesBefore,
       readOutsideBefore: chat.hasReadOutside,

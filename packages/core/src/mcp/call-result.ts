@@ -104,7 +104,12 @@ function toPartsReply(parts: readonly Part[], result: JsonObject): ToolReply {
   if (parts.length === 1 && only?.kind === "bytes") return { mediaType: only.mediaType, body: only.bytes };
   const text = joined(parts);
   if (parts.every(({ kind }) => kind === "text" || kind === "other")) return { mediaType: "text/plain", body: text };
-  return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text, ...picturesAmong(parts) };
+  return {
+    mediaType: partsMediaType,
+    body: JSON.stringify(wholeOf(result)),
+    forModel: text,
+    pictures: countPictures(parts),
+  };
 }
 
 function toUnwrapped(
@@ -131,12 +136,16 @@ function toStructuredReply(parts: readonly Part[], structured: JsonValue, result
   const text = repeats(parts, structured, result["content"])
     ? joined(parts)
     : `${joined(parts)}\n${JSON.stringify(structured)}`;
-  return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text, ...picturesAmong(parts) };
+  return {
+    mediaType: partsMediaType,
+    body: JSON.stringify(wholeOf(result)),
+    forModel: text,
+    pictures: countPictures(parts),
+  };
 }
 
-function picturesAmong(parts: readonly Part[]): Pick<ToolReply, "hasPictures"> {
-  const isPicture = (part: Part): boolean => part.kind === "bytes" && part.mediaType.startsWith("image/");
-  return parts.some(isPicture) ? { hasPictures: true } : {};
+function countPictures(parts: readonly Part[]): number {
+  return parts.filter((part) => part.kind === "bytes" && part.mediaType.startsWith("image/")).length;
 }
 
 /** Whether what is structured is said by the parts, too, or is nothing else than one of them, or all. */

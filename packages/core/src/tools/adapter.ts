@@ -97,8 +97,8 @@ export interface ToolReply {
   readonly details?: JsonObject;
   /** What the model reads instead of the body, which is kept whole: a result that is more than text. */
   readonly forModel?: string;
-  /** Of a body in parts: there are pictures among them. */
-  readonly hasPictures?: true;
+  /** Of a body in parts: so many pictures are among them. */
+  readonly pictures?: number;
   /** The back end confirmed an earlier reply instead of sending it again. */
   readonly reused?: "cache";
   /** Nothing was asked of the back end: it is asked later, by another call, or a fallback stands for its answer. */

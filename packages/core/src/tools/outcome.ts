@@ -8,8 +8,8 @@ export interface ResultHandle {
   readonly callId: string;
   readonly bytes: number;
   readonly mediaType: string;
-  /** Of one in parts: there are pictures among them, or may be. */
-  readonly hasPictures?: true;
+  /** Of one in parts: so many pictures are among them; absent: nobody has counted. */
+  readonly pictures?: number;
 }
 
 /** Of a result of several parts, as MCP servers and VCP plugins give them: is that its media type? */

@@ -32,6 +32,8 @@ export interface ToolRunOptions extends CallPlace {
   readonly readOutsideBefore: boolean;
   /** The chat's bill. */
   readonly meter: ChatMeter;
+  /** So many pictures of a result does the model get to see. */
+  readonly picturesOf: (outcome: ToolOutcome) => number;
 }
 
 /** Longest that an end which nothing may be written before is tried to be recorded; well within its lease. */
@@ -316,9 +318,9 @@ export class ToolRun {
   }
 
   async #execute(call: PreparedCall): Promise<Execution> {
-    const { signal, meter } = this.#options;
+    const { signal, meter, picturesOf } = this.#options;
     const { outcome, finish } = await executeCall(this.#deps, call, this.#context, { attempt: 1, signal });
-    const context = meter.contextOf(call.tool, textForModel(outcome));
+    const context = meter.contextOf(call.tool, { text: textForModel(outcome), pictures: picturesOf(outcome) });
     return { outcome, finish: { ...finish, cost: { ...(finish.cost ?? noCost), ...context } } };
   }
 

@@ -20,9 +20,9 @@ export function toToolReply(name: string, outcome: VcpOutcome): ToolReply {
   const parts = partsOf(outcome);
   const body = prettyJson(wholeOf(outcome, parts));
   if (parts === undefined) return { mediaType: "application/json", body };
-  const hasPictures = parts.some(({ type }) => type === "image_url");
+  const pictures = parts.filter(({ type }) => type === "image_url").length;
   const forModel = parts.map(describePart).join("\n");
-  return { mediaType: partsMediaType, body, forModel, ...(hasPictures ? { hasPictures } : {}) };
+  return { mediaType: partsMediaType, body, forModel, pictures };
 }
 
 /** Parts as chat messages have them; undefined where the value itself is what there is to say. */

@@ -49,7 +49,7 @@ export function toReply(ran: Ran, most: number): ToolReply {
     mediaType: partsMediaType,
     body: JSON.stringify({ content, structuredContent: whole }),
     forModel,
-    hasPictures: true,
+    pictures: images.length,
   };
 }
 
