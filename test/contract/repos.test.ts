@@ -215,6 +215,31 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await make(b, long)).toMatchObject({ escapesIds: false });
       });
 
+      test("are changed in place: their users' ids are written as they ever were", async () => {
+        const [a, b] = [await newTenant(), await newTenant()];
+        const [short, long] = [
+          issuer(randomUUID(), "a"),
+          { ...issuer(randomUUID(), "a"), issuer: "https://id.example:1" },
+        ];
+        await repos.issuers.create(a.id, short);
+        await repos.issuers.create(a.id, long);
+        const change = {
+          jwksUrl: "https://id.example/new",
+          claims: { scopes: "s" },
+          defaultRole: "admin" as const,
+          defaultScopes: ["tools"] as const,
+        };
+        expect(await repos.issuers.update(b.id, long.id, change)).toBeUndefined();
+        expect(await repos.issuers.get(b.id, long.id)).toBeUndefined();
+        await repos.issuers.delete(a.id, short.id);
+        const changed = await repos.issuers.update(a.id, long.id, change);
+        expect(changed).toMatchObject({ ...change, issuer: long.issuer, escapesIds: true });
+        expect(changed?.claims).toEqual({ scopes: "s" });
+        expect(await repos.issuers.get(a.id, long.id)).toEqual(changed);
+        expect(await repos.issuers.create(a.id, short)).toMatchObject({ escapesIds: false });
+        expect(await repos.issuers.update(a.id, short.id, change)).toMatchObject({ escapesIds: false });
+      });
+
       test("cannot be trusted twice by one tenant, nor removed by another", async () => {
         const [a, b] = [await newTenant(), await newTenant()];
         const first = issuer(randomUUID(), "twice");

@@ -229,6 +229,34 @@ describe(`a trusted issuer ${verifies("CHAT-11")}`, () => {
     expect(reply).toMatchObject({ status: 403, json: { error: { param: "role" } } });
   });
 
+  test("is changed without its users being sent away, by those who could have made it so", async () => {
+    const own = await gateway.newTenant();
+    const body = { issuer, audience: own.id, jwks_url: jwks.url, default_scopes: ["tools"] };
+    const made = await own.client.post("/v1/issuers", body);
+    const at = `/v1/issuers/${made.id}`;
+    const changed = await own.client.expect("patch", at, { claims: { scopes: "may" } });
+    expect(changed).toEqual({ ...made, claims: { scopes: "may" } });
+    expect((await own.client.get("/v1/issuers")).data).toEqual([changed]);
+    const ann = gateway.client(await sign({ aud: own.id, may: ["calls"] }));
+    expect(await ann.send("post", "/v1/tools/explain", { name: "list_files", arguments: {} })).toMatchObject({
+      status: 403,
+      json: { error: { param: "tools" } },
+    });
+    await own.client.expect("patch", at, { claims: {}, default_role: "admin", default_scopes: ["chat", "chat"] });
+    expect((await own.client.get("/v1/issuers")).data).toEqual([
+      { ...made, claims: {}, default_role: "admin", default_scopes: ["chat"] },
+    ]);
+    const refusals: readonly (readonly [Client, Json, number, string])[] = [
+      [(await own.newKey({ scopes: ["manage", "chat"] })).client, { default_scopes: ["chat"] }, 403, "role"],
+      [(await own.newKey({ role: "admin", scopes: ["manage"] })).client, { default_role: "member" }, 403, "scopes"],
+      [own.client, { jwks_url: "http://169.254.169.254/" }, 403, "jwks_url"],
+      [own.client, { issuer: "https://other.example.com" }, 400, "issuer"],
+    ];
+    for (const [client, change, status, param] of refusals) {
+      expect(await client.send("patch", at, change)).toMatchObject({ status, json: { error: { param } } });
+    }
+  });
+
   test("is refused twice, at an address that is not open, and as the operator's", async () => {
     const body = { issuer, audience: "toolyard-e", jwks_url: jwks.url };
     await tenant.client.post("/v1/issuers", body);

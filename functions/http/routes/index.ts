@@ -65,7 +65,7 @@ import { humanTool } from "./human-tool.ts";
 import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { queryKnowledge } from "./knowledge-query.ts";
-import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
+import { createIssuer, deleteIssuer, listIssuers, updateIssuer } from "./issuers.ts";
 import { mcp, mcpMetadata, mcpToolset, mcpToolsetMetadata, resourceMetadata } from "./mcp.ts";
 import {
   createKnowledgeBase,
@@ -358,6 +358,7 @@ export const routes = {
   revokeApiKey,
   createIssuer,
   listIssuers,
+  updateIssuer,
   deleteIssuer,
   createProvider,
   listProviders,

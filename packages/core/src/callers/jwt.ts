@@ -13,7 +13,7 @@ import { scopeSchema, type Caller, type Role, type Scope } from "./caller.ts";
 import { JwksCache } from "./jwks-cache.ts";
 
 export interface TokenDeps {
-  readonly issuers: IssuerRepo;
+  readonly issuers: Pick<IssuerRepo, "find">;
   readonly egress: Egress;
   readonly clock: Clock;
   readonly log: Log;

@@ -132,9 +132,14 @@ export interface TrustedIssuer {
   readonly escapesIds: boolean;
   readonly createdAt: number;
 }
+/** As a whole: whoever changes it was asked whether all of it may be handed out. */
+export type TrustedIssuerChange = Pick<TrustedIssuer, "jwksUrl" | "claims" | "defaultRole" | "defaultScopes">;
 export interface IssuerRepo {
   create(tenant: string, issuer: Omit<TrustedIssuer, "tenant" | "createdAt" | "escapesIds">): Promise<TrustedIssuer>;
+  get(tenant: string, id: string): Promise<TrustedIssuer | undefined>;
   list(tenant: string, page: PageRequest): Promise<Page<TrustedIssuer>>;
+  /** How ids of its users are written stays as it is. */
+  update(tenant: string, id: string, change: TrustedIssuerChange): Promise<TrustedIssuer | undefined>;
   delete(tenant: string, id: string): Promise<boolean>;
   /** All tenants that trust this issuer for one of these audiences; JWT authentication only. */
   find(issuer: string, audiences: readonly string[]): Promise<readonly TrustedIssuer[]>;

@@ -2,7 +2,7 @@
 import { and, eq, getTableName, inArray, sql, type SQL } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { IssuerRepo, TrustedIssuer } from "@toolyard/core/ports/repos";
-import type { Shards } from "../database.ts";
+import type { Shards, Statement } from "../database.ts";
 import { jwtIssuers } from "../schema/jwt-issuers.ts";
 import { build, statement } from "../sql.ts";
 import { readAll, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
@@ -24,6 +24,11 @@ function claimsOf(tenant: string, { issuer, claims }: Pick<TrustedIssuer, "issue
     ${given})`;
 }
 
+/** Of one that is trusted already, where ids are written as they ever were. */
+const claimsInPlace = (claims: TrustedIssuer["claims"]): SQL =>
+  sql`json_patch(${JSON.stringify(claims)}, CASE ${jwtIssuers.claims} ->> '$.escapesIds'
+    WHEN 1 THEN '{"escapesIds":true}' WHEN 0 THEN '{"escapesIds":false}' ELSE '{}' END)`;
+
 export function createIssuerRepo({ directory }: Shards, onBrokenRow: OnBrokenRow): IssuerRepo {
   const reader: Reader<typeof jwtIssuers, TrustedIssuer> = {
     table: jwtIssuers,
@@ -32,20 +37,16 @@ export function createIssuerRepo({ directory }: Shards, onBrokenRow: OnBrokenRow
     onBrokenRow,
     toRecord: ({ claims: { escapesIds = false, ...claims }, ...row }) => ({ ...row, claims, escapesIds }),
   };
+  const own = (tenant: string, id: string): SQL | undefined =>
+    and(eq(jwtIssuers.tenant, tenant), eq(jwtIssuers.id, id));
+  const readOwn = (tenant: string, id: string): Statement =>
+    statement(build.select().from(jwtIssuers).where(own(tenant, id)));
   return {
     create: async (tenant, issuer) => {
       const claims = claimsOf(tenant, issuer);
       const values = { ...issuer, tenant, claims, defaultScopes: [...issuer.defaultScopes] };
       const [, found] = await directory.batch(
-        [
-          statement(build.insert(jwtIssuers).values(values).onConflictDoNothing()),
-          statement(
-            build
-              .select()
-              .from(jwtIssuers)
-              .where(and(eq(jwtIssuers.tenant, tenant), eq(jwtIssuers.id, issuer.id))),
-          ),
-        ],
+        [statement(build.insert(jwtIssuers).values(values).onConflictDoNothing()), readOwn(tenant, issuer.id)],
         { repeatable: true },
       );
       const created = readFirst(reader, found);
@@ -55,6 +56,11 @@ export function createIssuerRepo({ directory }: Shards, onBrokenRow: OnBrokenRow
       return created;
     },
 
+    get: async (tenant, id) => {
+      const [found] = await directory.batch([readOwn(tenant, id)], { readonly: true });
+      return readFirst(reader, found);
+    },
+
     list: async (tenant, page) => {
       const [found] = await directory.batch([selectPage(reader, eq(jwtIssuers.tenant, tenant), page)], {
         readonly: true,
@@ -62,10 +68,17 @@ export function createIssuerRepo({ directory }: Shards, onBrokenRow: OnBrokenRow
       return readPage(reader, found, page);
     },
 
+    update: async (tenant, id, { claims, defaultScopes, ...plain }) => {
+      const values = { ...plain, claims: claimsInPlace(claims), defaultScopes: [...defaultScopes] };
+      const [, found] = await directory.batch(
+        [statement(build.update(jwtIssuers).set(values).where(own(tenant, id))), readOwn(tenant, id)],
+        { repeatable: true },
+      );
+      return readFirst(reader, found);
+    },
+
     delete: async (tenant, id) => {
-      const [deleted] = await directory.batch([
-        statement(build.delete(jwtIssuers).where(and(eq(jwtIssuers.tenant, tenant), eq(jwtIssuers.id, id)))),
-      ]);
+      const [deleted] = await directory.batch([statement(build.delete(jwtIssuers).where(own(tenant, id)))]);
       return (deleted?.changes ?? 0) > 0;
     },
 
