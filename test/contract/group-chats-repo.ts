@@ -1,6 +1,6 @@
 /** What every repository of group chats promises, with two instances at one database (VCP-14). */
 import { newId } from "@toolyard/core/ids";
-import type { BegunTurn, NewGroupChat, OpenedMessage } from "@toolyard/core/ports/group-chats";
+import type { BegunTurn, GroupChatFilter, NewGroupChat, OpenedMessage } from "@toolyard/core/ports/group-chats";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import { useCallFixture, type MakeInstances } from "./calls-fixture.ts";
@@ -85,12 +85,18 @@ export function describeGroupChatRepo(name: string, make: MakeInstances): void {
       const closed = await open(tenant, { access: "members" });
       const page = { limit: 10, order: "asc" } as const;
       const seen = async (callerId: string, person: string): Promise<string[]> =>
-        (await second().list(tenant, { callerId, person }, page)).data.map(({ id }) => id);
+        (await second().list(tenant, { viewer: { callerId, person } }, page)).data.map(({ id }) => id);
       expect(await seen("key_other", "eve")).toEqual([all]);
       expect(await seen("key_other", "ann")).toEqual([all, closed]);
       expect(await seen("key_owner", "eve")).toEqual([all, closed]);
-      const paged = await first().list(tenant, undefined, { limit: 1, order: "desc" });
+      const paged = await first().list(tenant, {}, { limit: 1, order: "desc" });
       expect([paged.data.map(({ id }) => id), paged.hasMore]).toEqual([[closed], true]);
+      expect(await first().update(tenant, all, { ownerId: "tenant" })).toMatchObject({ ownerId: "tenant" });
+      const owned = async (filter: GroupChatFilter): Promise<string[]> =>
+        (await second().list(tenant, filter, page)).data.map(({ id }) => id);
+      expect(await owned({ ownerId: "tenant" })).toEqual([all]);
+      expect(await owned({ ownerId: "tenant", viewer: { callerId: "key_owner", person: "eve" } })).toEqual([all]);
+      expect(await owned({ ownerId: "key_owner" })).toEqual([closed]);
     });
 
     test("are one turn's at a time, in the order in which was spoken", async () => {

@@ -121,6 +121,27 @@ async function furnish({ client, putCredential, keyId }: TestTenant): Promise<re
     agents: ["helper"],
   });
   await client.post("/v1/agents", { name: "helper", limits: { rounds: 3 }, enabled: false });
+  const room = await client.post("/v1/group_chats", {
+    name: "Harbour",
+    owner: "tenant",
+    mode: "invited",
+    moderator: "helper",
+    members: [
+      { kind: "agent", name: "support", display_name: "Ada" },
+      { kind: "user", name: "ann" },
+    ],
+  });
+  await client.post("/v1/group_chats", {
+    name: "What somebody talks of",
+    members: [{ kind: "agent", name: "helper" }],
+  });
+  const issuer = await client.post("/v1/issuers", {
+    issuer: "https://login.example.com/",
+    audience: "toolyard",
+    jwks_url: "https://login.example.com/jwks.json",
+    claims: { role: "realm.roles", business_unit: "unit" },
+    default_scopes: ["tools", "chat", "tools"],
+  });
   const made = await client.post("/v1/flows", { definition: flow("look_up"), publish: true });
   const hook = await client.post(`/v1/flows/${made.id}/hooks`, { name: "shop", signed: true });
   await client.expect("patch", `/v1/flows/${made.id}`, { definition: { ...flow("look_up"), description: "A draft." } });
@@ -151,7 +172,7 @@ async function furnish({ client, putCredential, keyId }: TestTenant): Promise<re
     prices: [{ kind: "tool", pattern: "api_crm__*", per_call: 20 }],
   });
   await client.expect("patch", "/v1/settings", { rounds: 4, chat_knowledge_bases: [base], time_zone: "UTC" });
-  return [...planted, hook.secret, hook.url.split("/").at(-1), webhook.secret, webhook.id, base];
+  return [...planted, hook.secret, hook.url.split("/").at(-1), webhook.secret, webhook.id, base, room.id, issuer.id];
 }
 
 describe(`the document of a tenant with everything ${verifies("CFG-1", "CFG-3", "BLIND-5")}`, () => {
@@ -178,6 +199,9 @@ describe(`the document of a tenant with everything ${verifies("CFG-1", "CFG-3", 
   test("names what it refers to, and needs, and tells no id and no secret", () => {
     expect(document.schedules.map(({ deliver }: Json) => deliver)).toContainEqual({ webhook: "ops" });
     expect(document.agents[1].knowledge).toEqual(["wiki"]);
+    expect(document.group_chats.map(({ name, members }: Json) => [name, members])).toEqual([
+      ["Harbour", [{ kind: "agent", name: "support", display_name: "Ada" }]],
+    ]);
     expect(document.settings).toMatchObject({ chat_knowledge_bases: ["wiki"], rounds: 4 });
     expect(document.flows[0].definition.description).toBe("Looks up.");
     expect(document.credentials).toEqual([
@@ -260,15 +284,23 @@ describe(`the document of a tenant with everything ${verifies("CFG-1", "CFG-3", 
     changed.webhooks[0].enabled = false;
     changed.subscriptions[0].enabled = false;
     changed.schedules.find(({ name }: Json) => name === "nightly").cron = "0 4 * * *";
+    changed.group_chats[0].topic = "Ships";
+    changed.group_chats[0].members = [
+      { kind: "agent", name: "helper" },
+      { kind: "agent", name: "support" },
+    ];
+    changed.issuers[0].claims = {};
     changed.budgets[0].limit_tokens = 5;
     changed.prices[0].per_call = 30;
     const ids = async (): Promise<Json> => [
       (await client.get("/v1/tool-services")).data.map(({ id, config }: Json) => [id, config.auth_config]),
       (await client.get("/v1/agents")).data.map(({ id }: Json) => id),
+      (await client.get("/v1/group_chats")).data.map(({ id }: Json) => id),
+      (await client.get("/v1/issuers")).data.map(({ id }: Json) => id),
     ];
     const before = await ids();
     const done = await apply(client, changed, { remove_missing: true });
-    expect(done.applied.map(({ action }: Json) => action)).toEqual(Array.from({ length: 14 }, () => "changed"));
+    expect(done.applied.map(({ action }: Json) => action)).toEqual(Array.from({ length: 16 }, () => "changed"));
     expect(await ids()).toEqual(before);
     changed.flows[0].hooks = [{ name: "shop", signed: false, enabled: true }];
     expect(JSON.parse(await textOf(client))).toEqual(changed);
@@ -457,8 +489,9 @@ describe(`what single routes refuse ${verifies("CFG-1", "CFG-4")}`, () => {
 
   test("what a key may not do elsewhere, it may not do here", async () => {
     for (const [scopes, missing] of [
-      [["manage"], "tools"],
-      [["tools"], "manage"],
+      [["manage", "chat"], "tools"],
+      [["tools", "chat"], "manage"],
+      [["manage", "tools"], "chat"],
     ] as const) {
       const key = await tenant.newKey({ scopes });
       for (const [method, at] of [
@@ -470,10 +503,72 @@ describe(`what single routes refuse ${verifies("CFG-1", "CFG-4")}`, () => {
         expect(reply.json.error).toMatchObject({ code: "permission_denied", param: missing });
       }
     }
-    const bound = await tenant.newKey({ scopes: ["manage", "tools"], tools: ["lookup"] });
+    const trusts = { issuer: "https://login.example.com/", audience: "a", jwks_url: "https://login.example.com/jwks" };
+    const keyOf = await tenant.newKey({ role: "admin", scopes: ["manage", "tools", "chat"] });
+    expect(await refused(keyOf.client, { issuers: [{ ...trusts, claims: { scopes: "scope" } }] })).toMatchObject({
+      code: "permission_denied",
+      param: "configuration.issuers[0].scopes",
+    });
+    const bound = await tenant.newKey({ scopes: ["manage", "tools", "chat"], tools: ["lookup"] });
     const hooked = { flows: [{ definition: flow("hooked"), hooks: [{ name: "h" }] }] };
     expect(await refused(bound.client, hooked)).toMatchObject({ code: "permission_denied" });
     expect((await client.get("/v1/flows")).data).toEqual([]);
+  });
+
+  test("a room of the tenant has agents that there are, and its people and what was said are left alone", async () => {
+    const other = await gateway.newTenant();
+    const agent = (name: string, more: Json = {}): Json => ({ kind: "agent", name, ...more });
+    const room = (members: readonly Json[], more: Json = {}): Json => ({ name: "Harbour", members, ...more });
+    const agents = ["ada", "bob", "cleo"].map((name) => ({ name }));
+    const wrong = await plan(other.client, {
+      agents,
+      group_chats: [
+        room([agent("dora")]),
+        room([{ kind: "user", name: "ann" }]),
+        room([], { owner: "caller" }),
+        room([], { mode: "invited" }),
+      ],
+    });
+    expect(wrong.problems.map(({ path: at }: Json) => at)).toEqual([
+      "group_chats[1].members.0.kind",
+      "group_chats[2].owner",
+      "group_chats[3].moderator",
+      "group_chats[0].members",
+    ]);
+    const both = [agent("ada"), agent("bob"), agent("ada")];
+    await apply(other.client, { agents, group_chats: [room(both), room([agent("cleo")], { mode: "mentioned" })] });
+    expect(JSON.parse(await textOf(other.client)).group_chats.map(({ members }: Json) => members)).toEqual([
+      [agent("ada"), agent("bob")],
+      [agent("cleo")],
+    ]);
+    const [{ id }] = (await other.client.get("/v1/group_chats")).data.filter(({ mode }: Json) => mode === "sequential");
+    const ann = await other.newKey({ scopes: ["chat"], user_id: "ann" });
+    await ann.client.post(`/v1/group_chats/${id}/members`, {});
+    await ann.client.post(`/v1/group_chats/${id}/messages`, { content: "Hello", wait: true });
+    // Whose conversation it is not may not make it the tenant's, nor change what is.
+    for (const [method, at] of [
+      ["post", "/v1/group_chats"],
+      ["patch", `/v1/group_chats/${id}`],
+    ] as const) {
+      const taken = await ann.client.send(method, at, { name: "mine", owner: "tenant" });
+      expect(taken).toMatchObject({ status: 403, json: { error: { param: "manage" } } });
+    }
+    const turned = { group_chats: [room([agent("bob"), agent("ada", { display_name: "Ada" })], { topic: "Ships" })] };
+    const refusal = room([agent("bob"), agent("dora")], { topic: "None" });
+    expect((await plan(other.client, { group_chats: [refusal] })).problems).toMatchObject([
+      { path: "group_chats[0].members" },
+    ]);
+    await apply(other.client, turned);
+    expect(await other.client.get(`/v1/group_chats/${id}`)).toMatchObject({
+      topic: "Ships",
+      owner: "tenant",
+      members: [{ name: "ann" }, { name: "bob" }, { display_name: "Ada" }],
+    });
+    expect((await other.client.get(`/v1/group_chats/${id}/messages`)).data.length).toBeGreaterThan(1);
+    await ann.client.post("/v1/group_chats", { name: "Harbour" });
+    const done = await apply(other.client, { group_chats: [] }, { remove_missing: true });
+    expect(done.applied.map(({ action }: Json) => action)).toEqual(["removed", "removed"]);
+    expect((await other.client.get("/v1/group_chats")).data).toMatchObject([{ name: "Harbour", members: [] }]);
   });
 
   test("more than a tenant may have changes nothing", async () => {
@@ -493,7 +588,7 @@ describe(`what single routes refuse ${verifies("CFG-1", "CFG-4")}`, () => {
 
   test("and makes none by a document, which would not have them and make them again each time", async () => {
     const other = await gateway.newTenant();
-    const ann = await other.newKey({ scopes: ["manage", "tools"], user_id: "ann" });
+    const ann = await other.newKey({ scopes: ["manage", "tools", "chat"], user_id: "ann" });
     const tools = { plugins: [{ definition: definition("looked_up") }] };
     const schedule = { name: "nightly", cron: "0 3 * * *", task: { uri: "looked_up" } };
     await apply(ann.client, tools);

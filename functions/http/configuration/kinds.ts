@@ -5,7 +5,9 @@ import type { RouteModule } from "../define-route.ts";
 import type { RouteOf } from "./part.ts";
 import { budgets, schedules, subscriptions, webhooks } from "./events.ts";
 import { flows } from "./flows.ts";
+import { issuers } from "./issuers.ts";
 import { agents, characters, knowledgeBases, presets, vcpVariables, worldBooks } from "./prompts.ts";
+import { groupChats } from "./rooms.ts";
 import { preprocessorOrder, prices, settings } from "./tenant-wide.ts";
 import { descriptorSets, plugins, providers, toolServices, vcpPlugins } from "./tools.ts";
 
@@ -22,6 +24,7 @@ const makers = {
   characters,
   presets,
   agents,
+  group_chats: groupChats,
   flows,
   webhooks,
   subscriptions,
@@ -29,6 +32,7 @@ const makers = {
   budgets,
   prices,
   preprocessor_order: preprocessorOrder,
+  issuers,
 } satisfies { readonly [Name in KindName]: (route: RouteOf) => Kind };
 
 /** @param routes those of the app, all of them */

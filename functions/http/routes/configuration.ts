@@ -89,9 +89,10 @@ const applySchema = z.strictObject({
   missing_credentials: planSchema.shape.missing_credentials,
 });
 
-/** It stands for routes of both. @throws GatewayError `permission_denied` */
+/** It stands for routes of all three. @throws GatewayError `permission_denied` */
 function requireScopes(caller: Caller): void {
   requireScope(caller, "tools");
+  requireScope(caller, "chat");
 }
 
 function viewStep({ kind, name, action }: Step): z.output<typeof applySchema.shape.applied.element> {
@@ -138,7 +139,7 @@ export const getConfiguration = defineRoute({
   path: "/v1/configuration",
   summary: "The tenant's configuration as one document",
   description:
-    "Everything by its name and without ids and secrets; the same bytes for the same state. Needs the scope 'tools' as well. See docs/configuration.md.",
+    "Everything by its name and without ids and secrets; the same bytes for the same state. Needs the scopes 'tools' and 'chat' as well. See docs/configuration.md.",
   tags,
   scope: "manage",
   responses: { 200: { description: "The document", schema: documentSchema } },
@@ -158,7 +159,7 @@ export const planConfiguration = defineRoute({
   path: "/v1/configuration/plan",
   summary: "What a document would change, and what is wrong with it",
   description:
-    "Nothing is changed. Sent what GET /v1/configuration has said before, it tells what has changed since: `in_sync` is true where nothing has. Needs the scope 'tools' as well.",
+    "Nothing is changed. Sent what GET /v1/configuration has said before, it tells what has changed since: `in_sync` is true where nothing has. Needs the scopes 'tools' and 'chat' as well.",
   tags,
   scope: "manage",
   request: { body: z.strictObject(bodyFields), exact: ["configuration"], maxBytes: largestBody },
@@ -177,7 +178,7 @@ export const applyConfiguration = defineRoute({
   path: "/v1/configuration/apply",
   summary: "Make the tenant's configuration what a document says",
   description:
-    "All of it is checked first, and nothing is written where something is wrong. What is written is not one transaction: where it stops, the error's `applied` and `not_applied` say how far it came, and applying the document again does the rest. Needs the scope 'tools' as well.",
+    "All of it is checked first, and nothing is written where something is wrong. What is written is not one transaction: where it stops, the error's `applied` and `not_applied` say how far it came, and applying the document again does the rest. Needs the scopes 'tools' and 'chat' as well.",
   tags,
   scope: "manage",
   request: {

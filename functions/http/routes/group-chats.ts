@@ -1,5 +1,7 @@
 /** Group chats: rooms of agents and people (VCP specification 6.1; docs/group-chats.md). */
 import type { Presented } from "@toolyard/core/callers/authenticate";
+import type { Caller } from "@toolyard/core/callers/caller";
+import { requireScope } from "@toolyard/core/calls/admit";
 import { stopCall } from "@toolyard/core/calls/cancel";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
@@ -10,6 +12,7 @@ import {
   groupChatAccesses,
   groupChatLimitsSchema,
   groupChatModes,
+  tenantsOwn,
   type GroupChat,
   type NewGroupChatMember,
 } from "@toolyard/core/group-chats/group-chat";
@@ -60,6 +63,10 @@ const fields = {
       "`tenant`: every caller that may chat. `members`: people among the members, the owner, administrators.",
   }),
   limits: groupChatLimitsSchema,
+  owner: z.enum(["caller", tenantsOwn]).meta({
+    description:
+      "`tenant`: the room is nobody's but stands in the tenant's configuration, and keys with the scope `manage`, which this needs, change it.",
+  }),
 };
 
 const newGroupChatSchema = z.strictObject({
@@ -69,6 +76,7 @@ const newGroupChatSchema = z.strictObject({
   moderator: fields.moderator.default(null),
   access: fields.access.default("tenant"),
   limits: fields.limits.prefault({}),
+  owner: fields.owner.default("caller"),
   members: z.array(memberSchema).max(64).default([]),
 });
 
@@ -92,6 +100,13 @@ function requireAgents(
   }
 }
 
+/** @throws GatewayError `permission_denied` */
+function ownerIdOf(caller: Caller, owner: "caller" | typeof tenantsOwn): string {
+  if (owner === "caller") return caller.id;
+  requireScope(caller, "manage");
+  return tenantsOwn;
+}
+
 function noAgent(param: string, name: string): GatewayError {
   return new GatewayError("invalid_request", `There is no agent '${name}'; see GET /v1/agents.`, { param });
 }
@@ -113,10 +128,11 @@ export const createGroupChat = defineRoute({
   request: { body: newGroupChatSchema },
   responses: { 201: { description: "The group chat", schema: groupChatViewSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a room of the caller's own tenant, with its agents." },
-  async handler(c, { core, tenant, context, body }) {
+  async handler(c, { core, tenant, context, body: { owner, ...body } }) {
+    const ownerId = ownerIdOf(context.caller, owner);
     requireAgents(context, body);
     const id = newId("groupChat");
-    const room = await core.repos.groupChats.create(tenant, { ...body, id, ownerId: context.caller.id });
+    const room = await core.repos.groupChats.create(tenant, { ...body, id, ownerId });
     return c.json(viewGroupChat(room), 201);
   },
 });
@@ -135,7 +151,11 @@ export const listGroupChats = defineRoute({
   isolation: { kind: "list", arrange: arrangeRoom },
   handler: async (c, { core, tenant, caller, query }) =>
     c.json(
-      toList(await core.repos.groupChats.list(tenant, viewerOf(caller), toPageRequest(query)), viewGroupChat, idOf),
+      toList(
+        await core.repos.groupChats.list(tenant, { viewer: viewerOf(caller) }, toPageRequest(query)),
+        viewGroupChat,
+        idOf,
+      ),
     ),
 });
 
@@ -167,7 +187,8 @@ export const updateGroupChat = defineRoute({
   async handler(c, { core, tenant, context, params, body }) {
     const room = await findGroupChat(core, context, params.id);
     requireOwner(room, context.caller);
-    const change = withoutUndefined(body);
+    const { owner, ...fieldsOf } = withoutUndefined(body);
+    const change = { ...fieldsOf, ...(owner === undefined ? {} : { ownerId: ownerIdOf(context.caller, owner) }) };
     requireAgents(context, { ...room, ...change, members: [] });
     const changed = await core.repos.groupChats.update(tenant, params.id, change);
     return c.json(viewGroupChat(found(changed, "group chat", params.id)));

@@ -60,7 +60,7 @@ const issuerSchema = z.strictObject({
 });
 
 /** As the body that would make it says it. */
-function toIssuerFields(issuer: TrustedIssuer): NewIssuer {
+export function toIssuerFields(issuer: TrustedIssuer): NewIssuer {
   const { businessUnit, ...claims } = issuer.claims;
   return {
     issuer: issuer.issuer,

@@ -17,6 +17,7 @@ export const kindNames = [
   "characters",
   "presets",
   "agents",
+  "group_chats",
   "flows",
   "webhooks",
   "subscriptions",
@@ -24,6 +25,7 @@ export const kindNames = [
   "budgets",
   "prices",
   "preprocessor_order",
+  "issuers",
 ] as const;
 export type KindName = (typeof kindNames)[number];
 

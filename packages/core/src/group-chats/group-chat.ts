@@ -15,6 +15,9 @@ export type GroupChatMode = (typeof groupChatModes)[number];
 export const groupChatAccesses = ["tenant", "members"] as const;
 export type GroupChatAccess = (typeof groupChatAccesses)[number];
 
+/** As owner of a room: it is a part of the tenant's configuration, and nobody's conversation. No caller is called so. */
+export const tenantsOwn = "tenant";
+
 /** What ends a turn that does not end by itself. */
 export const groupChatLimitsSchema = z.strictObject({
   messages: z.int().min(1).max(100).default(12).describe("Messages of agents in one turn."),
@@ -45,7 +48,7 @@ export interface GroupChat {
   readonly moderator: string | null;
   readonly access: GroupChatAccess;
   readonly limits: GroupChatLimits;
-  /** Caller who made it. */
+  /** Caller who made it; `tenantsOwn`: the tenant. */
   readonly ownerId: string;
   /** Agents in the order in which they speak. */
   readonly members: readonly GroupChatMember[];

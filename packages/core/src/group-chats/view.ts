@@ -31,7 +31,7 @@ export const groupChatViewSchema = z.strictObject({
   access: z.enum(groupChatAccesses),
   limits: groupChatLimitsSchema,
   members: z.array(memberViewSchema),
-  owner: z.string(),
+  owner: z.string().describe("Caller who made it, or `tenant`."),
   current_turn: z.string().nullable().describe("Call of the turn under way."),
   created_at: timeField,
   updated_at: timeField,

@@ -7,13 +7,21 @@ export type NewGroupChat = Pick<
   "id" | "name" | "mode" | "topic" | "moderator" | "access" | "limits" | "ownerId"
 > & { readonly members: readonly NewGroupChatMember[] };
 
-export type GroupChatChange = Partial<Pick<GroupChat, "name" | "mode" | "topic" | "moderator" | "access" | "limits">>;
+export type GroupChatChange = Partial<
+  Pick<GroupChat, "name" | "mode" | "topic" | "moderator" | "access" | "limits" | "ownerId">
+>;
 
-/** Whose list it is; undefined fields: all rooms. */
+/** Whose list it is. */
 export interface GroupChatViewer {
   readonly callerId: string;
   /** As which it may be a member. */
   readonly person: string;
+}
+
+export interface GroupChatFilter {
+  /** Those that it may see; absent: all of the tenant. */
+  readonly viewer?: GroupChatViewer | undefined;
+  readonly ownerId?: string;
 }
 
 export interface NewSaying {
@@ -69,8 +77,7 @@ export interface GroupChatRepo {
     tenant: string,
     agent: string,
   ): Promise<readonly { readonly id: string; readonly name: string; readonly field: "members" | "moderator" }[]>;
-  /** Those that the viewer may see; undefined: all of the tenant. */
-  list(tenant: string, viewer: GroupChatViewer | undefined, page: PageRequest): Promise<Page<GroupChat>>;
+  list(tenant: string, filter: GroupChatFilter, page: PageRequest): Promise<Page<GroupChat>>;
   update(tenant: string, id: string, change: GroupChatChange): Promise<GroupChat | undefined>;
   /** With all that was said. */
   delete(tenant: string, id: string): Promise<boolean>;

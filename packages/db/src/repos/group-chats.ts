@@ -7,7 +7,7 @@ import type {
   BegunTurn,
   GroupChatChange,
   GroupChatRepo,
-  GroupChatViewer,
+  GroupChatFilter,
   MessageEnd,
   MessageNote,
   NewGroupChat,
@@ -43,7 +43,7 @@ const insertMembers = `INSERT INTO group_chat_members (tenant, group_chat, kind,
 /** A field that is to become null is said to be there by its own flag. */
 const updateRoom = `UPDATE group_chats SET name = COALESCE(?3, name), mode = COALESCE(?4, mode),
   topic = CASE WHEN ?5 THEN ?6 ELSE topic END, moderator = CASE WHEN ?7 THEN ?8 ELSE moderator END,
-  access = COALESCE(?9, access), limits = COALESCE(?10, limits), updated_at = ${now}
+  access = COALESCE(?9, access), limits = COALESCE(?10, limits), owner_id = COALESCE(?11, owner_id), updated_at = ${now}
   WHERE tenant = ?1 AND id = ?2`;
 
 const readNaming = `SELECT g.id, g.name, 'members' AS field FROM group_chat_members AS m
@@ -161,8 +161,8 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
       }));
     },
 
-    list: async (tenant, viewer, page) => {
-      const [found] = await of(tenant).batch([selectRooms(tenant, viewer, page)], { readonly: true });
+    list: async (tenant, filter, page) => {
+      const [found] = await of(tenant).batch([selectRooms(tenant, filter, page)], { readonly: true });
       return toPage(found, page, toRoom);
     },
 
@@ -312,7 +312,7 @@ function createStatements(tenant: string, room: NewGroupChat): readonly Statemen
   ];
 }
 
-function changeArgs({ name, mode, topic, moderator, access, limits }: GroupChatChange): SqlValue[] {
+function changeArgs({ name, mode, topic, moderator, access, limits, ownerId }: GroupChatChange): SqlValue[] {
   const setting = (value: string | null | undefined): SqlValue[] => [value === undefined ? 0 : 1, value ?? null];
   return [
     name ?? null,
@@ -321,6 +321,7 @@ function changeArgs({ name, mode, topic, moderator, access, limits }: GroupChatC
     ...setting(moderator),
     access ?? null,
     limits === undefined ? null : JSON.stringify(limits),
+    ownerId ?? null,
   ];
 }
 
@@ -361,15 +362,23 @@ function noteArgs(tenant: string, { id, attempt, content, callId }: MessageNote)
 
 function selectRooms(
   tenant: string,
-  viewer: GroupChatViewer | undefined,
+  { viewer, ownerId }: GroupChatFilter,
   { limit, order, after }: PageRequest,
 ): Statement {
   const seen = viewer === undefined ? "true" : maySee;
+  const owned = ownerId === undefined ? "" : "AND g.owner_id = ?6";
   const beyond = after === undefined ? "" : `AND g.id ${order === "asc" ? ">" : "<"} ?4`;
   return {
-    sql: `SELECT ${roomColumns} FROM group_chats AS g WHERE g.tenant = ?1 AND ${seen} ${beyond}
+    sql: `SELECT ${roomColumns} FROM group_chats AS g WHERE g.tenant = ?1 AND ${seen} ${owned} ${beyond}
       ORDER BY g.id ${order === "asc" ? "ASC" : "DESC"} LIMIT ?5`,
-    args: [tenant, viewer?.callerId ?? null, viewer?.person ?? null, after ?? null, limit + 1],
+    args: [
+      tenant,
+      viewer?.callerId ?? null,
+      viewer?.person ?? null,
+      after ?? null,
+      limit + 1,
+      ...(ownerId === undefined ? [] : [ownerId]),
+    ],
   };
 }
 
