@@ -206,7 +206,7 @@ function describeReserving(bench: Bench): void {
       expect(await bench.state(tenant, id)).toMatchObject({ used: tokens(0), reserved: tokens(0) });
 
       const claimed = await bench.fixture.repos[1].calls.claim(tenant, chat.id, { leaseMs: 60_000, concurrency: 1 });
-      expect(claimed).toMatchObject({ wasRunning: true, call: { reserved: tokens(0), cost: spent.cost } });
+      expect(claimed).toMatchObject({ call: { interruptions: 1, reserved: tokens(0), cost: spent.cost } });
       const interrupted: CallFinish = { state: "failed", error: { code: "chat_interrupted", message: "It died." } };
       expect(await bench.finish(tenant, chat.id, interrupted, 2)).toBe(true);
       expect(await bench.state(tenant, id)).toMatchObject({ used: tokens(30), reserved: tokens(0) });
@@ -324,7 +324,7 @@ function describeQueued(bench: Bench): void {
       await bench.fixture.calls.claim(tenant, first.id, options);
       await bench.fixture.loseLease(tenant, first.id);
       expect(await bench.fixture.calls.claim(tenant, second.id, options)).toMatchObject({ call: { id: second.id } });
-      expect(await bench.fixture.calls.claim(tenant, first.id, options)).toMatchObject({ wasRunning: true });
+      expect(await bench.fixture.calls.claim(tenant, first.id, options)).toMatchObject({ call: { interruptions: 1 } });
     });
 
     test("and waits for a person is not refused before anybody has said yes", async () => {

@@ -1,5 +1,6 @@
 /** The life of a call: recorded, claimed, held, ended, decided about; each step of the state machine. */
 import { callStates, type CallState } from "@toolyard/core/calls/call";
+import { mostInterruptions } from "@toolyard/core/calls/interruptions";
 import { newId } from "@toolyard/core/ids";
 import type { CallFinish, NewCall, RecordResult } from "@toolyard/core/ports/repos";
 import { describe, expect, test } from "vitest";
@@ -214,7 +215,7 @@ function describeClaims(fixture: CallFixture): void {
       const claims = await times(10, (index) => fixture.turn(index).calls.claim(tenant, id, options));
       expect(claims.filter((claim) => claim === "busy")).toHaveLength(9);
       const [won] = claims.filter((claim) => typeof claim !== "string");
-      expect(won).toMatchObject({ wasRunning: false, call: { id, state: "running", attempt: 1 } });
+      expect(won).toMatchObject({ call: { interruptions: 0, id, state: "running", attempt: 1 } });
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "running", attempt: 1 });
     });
 
@@ -225,7 +226,7 @@ function describeClaims(fixture: CallFixture): void {
       await fixture.loseLease(tenant, id);
       const claims = await times(10, (index) => fixture.turn(index).calls.claim(tenant, id, options));
       const won = claims.filter((claim) => typeof claim !== "string");
-      expect(won).toMatchObject([{ wasRunning: true, call: { id, attempt: 2 } }]);
+      expect(won).toMatchObject([{ call: { interruptions: 1, id, attempt: 2 } }]);
     });
 
     test("an older attempt can neither hold, end nor give back the call that another one took", async () => {
@@ -317,8 +318,21 @@ function describeClaims(fixture: CallFixture): void {
       const id = await fixture.rowIn(tenant, "running", change);
       await fixture.loseLease(tenant, id);
       expect(await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 })).toMatchObject({
-        wasRunning: true,
-        call: { attempt: 2, slots: 0 },
+        call: { interruptions: 1, attempt: 2, slots: 0 },
+      });
+    });
+
+    test("a read that one holder after the other went silent over is claimed without a slot, to be ended", async () => {
+      const tenant = await fixture.newTenant();
+      await fixture.rowIn(tenant, "running", { slots: 1 });
+      const id = await fixture.rowIn(tenant, "running", { effect: "read", async: true });
+      for (let times = 1; times < mostInterruptions; times += 1) {
+        await fixture.loseLease(tenant, id);
+        await fixture.calls.claim(tenant, id, options);
+      }
+      await fixture.loseLease(tenant, id);
+      expect(await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 })).toMatchObject({
+        call: { interruptions: mostInterruptions, slots: 0 },
       });
     });
 
@@ -329,6 +343,60 @@ function describeClaims(fixture: CallFixture): void {
       await fixture.loseLease(tenant, id);
       const claim = await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 });
       expect(claim).toMatchObject({ limit: "concurrency" });
+    });
+
+    test("how many holders in a row went silent is counted, and a return begins anew", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await fixture.rowIn(tenant, "queued", { effect: "read", async: true });
+      const seen: unknown[] = [];
+      const claim = async (): Promise<void> => {
+        const claimed = await fixture.repos[1].calls.claim(tenant, id, options);
+        seen.push(typeof claimed === "object" && "call" in claimed ? claimed.call.interruptions : claimed);
+      };
+      await claim();
+      for (let times = 1; times <= 2; times += 1) {
+        await fixture.loseLease(tenant, id);
+        await claim();
+      }
+      expect(await fixture.row(tenant, id)).toMatchObject({ interruptions: 2, attempt: 3 });
+      await fixture.calls.park(tenant, id, 3, { inMs: 0 });
+      await claim();
+      expect(seen).toEqual([0, 1, 2, 0]);
+    });
+
+    test("a call that is let go stays running, comes back later, and counts as though it had not been claimed", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await fixture.rowIn(tenant, "running", { effect: "read", async: true });
+      await fixture.loseLease(tenant, id);
+      await fixture.calls.claim(tenant, id, options);
+      expect(await fixture.calls.letGo(tenant, id, 1, hour)).toBe(false);
+      expect(await fixture.calls.letGo(tenant, id, 2, hour)).toBe(true);
+      expect(await fixture.row(tenant, id)).toMatchObject({ state: "running", interruptions: 0 });
+      expect(await fixture.calls.claim(tenant, id, options)).toBe("busy");
+      await fixture.loseLease(tenant, id);
+      expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({ call: { interruptions: 1, attempt: 3 } });
+      const queued = await fixture.rowIn(tenant, "queued", { async: true });
+      expect(await fixture.calls.letGo(tenant, queued, 0, hour)).toBe(false);
+    });
+
+    test("a row that cannot be read is claimed, counted and ended like any other", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await fixture.rowIn(tenant, "running", { effect: "read", async: true, parentId: "call_above" });
+      await fixture.run("UPDATE calls SET usage = '{', caller_chain = '7' WHERE tenant = ? AND id = ?", tenant, id);
+      await fixture.loseLease(tenant, id);
+      expect(await fixture.calls.claim(tenant, id, options)).toEqual({
+        unreadable: {
+          attempt: 2,
+          interruptions: 1,
+          effect: "read",
+          parentId: "call_above",
+          cause: expect.any(Error),
+        },
+      });
+      expect(await fixture.calls.claim(tenant, id, options)).toBe("busy");
+      expect(await fixture.calls.finish(tenant, id, 2, { state: "failed" })).toBe(true);
+      const [row] = await fixture.run("SELECT state FROM calls WHERE tenant = ? AND id = ?", tenant, id);
+      expect(row?.["state"]).toBe("failed");
     });
 
     test("whose session it works in is told, and one that there is not is not begun", async () => {
@@ -361,7 +429,7 @@ function describeClaims(fixture: CallFixture): void {
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "queued", leaseUntil: null, attempt: 1 });
       expect(await fixture.calls.claim(tenant, id, options)).toEqual({ dueInMs: expect.any(Number) });
       await fixture.run("UPDATE calls SET run_at = 1 WHERE tenant = ?", tenant);
-      expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({ wasRunning: false, call: { attempt: 2 } });
+      expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({ call: { interruptions: 0, attempt: 2 } });
     });
   });
 }
@@ -410,6 +478,10 @@ const steps: Readonly<
   heartbeat: {
     to: {},
     run: ({ calls }, { tenant, id, attempt }) => calls.heartbeat(tenant, id, attempt, { leaseMs: 60_000 }),
+  },
+  "let go": {
+    to: {},
+    run: ({ calls }, { tenant, id, attempt }) => calls.letGo(tenant, id, attempt, 0).then(() => undefined),
   },
   park: {
     to: { running: "queued" },
@@ -521,7 +593,7 @@ function describeDecisions(fixture: CallFixture): void {
       expect(approved).toMatchObject({ state: "queued", async: true, approval: decision, error: null });
       expect(Math.abs((approved?.approval?.at ?? 0) - Date.now())).toBeLessThan(60_000);
       const claim = await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 });
-      expect(claim).toMatchObject({ wasRunning: false, call: { approval: decision } });
+      expect(claim).toMatchObject({ call: { interruptions: 0, approval: decision } });
     });
 
     test("a call whose back end asks gives its lease up, and goes on with the answer to that very question", async () => {
@@ -539,7 +611,7 @@ function describeDecisions(fixture: CallFixture): void {
       const fitting = { ...answer, answered: { input: "answered", attempt: 1 } };
       expect(await fixture.calls.decide(tenant, id, fitting)).toMatchObject({ state: "queued", error: null });
       const claim = await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 });
-      expect(claim).toMatchObject({ wasRunning: false, call: { input: "answered", attempt: 2 } });
+      expect(claim).toMatchObject({ call: { interruptions: 0, input: "answered", attempt: 2 } });
       expect(await fixture.calls.finish(tenant, id, 1, { state: "completed" })).toBe(false);
       expect(await fixture.calls.finish(tenant, id, 2, { state: "completed" })).toBe(true);
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "completed", delivery: "due" });
@@ -609,15 +681,26 @@ function describeLostReplies(fixture: CallFixture): void {
       const id = await fixture.rowIn(tenant, "queued", { async: true, repeat: "never" });
       lose();
       expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({
-        wasRunning: false,
-        call: { attempt: 1, slots: 1 },
+        call: { interruptions: 0, attempt: 1, slots: 1 },
       });
       await fixture.loseLease(tenant, id);
       lose();
       expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({
-        wasRunning: true,
-        call: { attempt: 2, slots: 0 },
+        call: { interruptions: 1, attempt: 2, slots: 0 },
       });
+    });
+
+    test("does not count one interruption twice, nor take one back twice", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await fixture.rowIn(tenant, "running", { effect: "read", async: true });
+      await fixture.loseLease(tenant, id);
+      lose();
+      expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({ call: { interruptions: 1 } });
+      await fixture.loseLease(tenant, id);
+      expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({ call: { interruptions: 2 } });
+      lose();
+      expect(await fixture.calls.letGo(tenant, id, 3, 0)).toBe(true);
+      expect(await fixture.row(tenant, id)).toMatchObject({ interruptions: 1 });
     });
 
     test("does not make an end, a return or evidence look like somebody else's", async () => {

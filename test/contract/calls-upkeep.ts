@@ -340,6 +340,7 @@ function describeIsolation(fixture: CallFixture): void {
     expect(await calls.resolveUnknown(intruder, ids.unknown, finish)).toBe(false);
     expect(await calls.claim(intruder, ids.queued, { leaseMs: 1_000, concurrency: 16 })).toBe("gone");
     expect(await calls.heartbeat(intruder, ids.running, 1, { leaseMs: 1_000 })).toBe("lost");
+    expect(await calls.letGo(intruder, ids.running, 1, 0)).toBe(false);
     expect(await calls.park(intruder, ids.running, 1, { inMs: 0 })).toBeUndefined();
     expect(await calls.wake(intruder, ids.queued)).toBe(false);
     expect(await calls.takeSlots(intruder, ids.running, 1, 16)).toBe(0);

@@ -128,8 +128,7 @@ export function describeFlowRunRepo(name: string, make: MakeInstances): void {
       expect(await fixture.calls.park(tenant, run, 1, { inMs: null })).toBeGreaterThan(1e12);
       await fixture.turn(1).calls.finish(tenant, ids[0] ?? "", 1, { state: "completed", outcome });
       expect(await fixture.calls.claim(tenant, run, claiming)).toMatchObject({
-        wasRunning: false,
-        call: { attempt: 2 },
+        call: { interruptions: 0, attempt: 2 },
       });
       // The second one ends while the run is at work.
       await fixture.turn(1).calls.requestCancel(tenant, ids[1] ?? "");

@@ -13,7 +13,7 @@ import { verifies } from "../support/verifies.ts";
 import { createApplication } from "./application.ts";
 import { pause } from "./instance.ts";
 import { startLane, type Lane, type OpenSite } from "./lane.ts";
-import { endedRows, endStates } from "./rows.ts";
+import { endedRows, endStates, isAbandoned } from "./rows.ts";
 import { createRandom, Seat } from "./seats.ts";
 import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
@@ -243,6 +243,8 @@ async function audit({ manners, key }: Customer, placed: readonly Placed[], ends
   const steps = rows.filter(({ tool }) => tool === toolName);
   const faults = placed.flatMap(({ order, run }) => {
     const row = byId.get(run);
+    // Its steps went with it, wherever they were.
+    if (row?.state === "failed" && isAbandoned(row)) return [];
     const wrong =
       row?.state === "completed" ? [] : [`run ${run} ended as ${row?.state}: ${JSON.stringify(row?.error)}`];
     return [...wrong, ...suffixes.flatMap((suffix) => faultsOf(steps, `${order}/${suffix}`, manners))];
@@ -263,6 +265,7 @@ function faultsOf(steps: readonly Json[], order: string, manners: Manners): read
   const requests = shop.requestsFor(order).length;
   if (of.length !== 1) return [`${order} has ${of.length} calls on record`];
   if (manners === "honours keys") {
+    if (step.state === "unknown" && isAbandoned(step)) return [];
     if (step.state !== "completed") return [`${order} ended as ${step.state}: ${JSON.stringify(step.error)}`];
     return shop.effectsFor(order) === 1 ? [] : [`${order} took effect ${shop.effectsFor(order)} times`];
   }

@@ -1,4 +1,5 @@
 /** What the gateway has on record, read as anybody may read it. */
+import { mostInterruptions } from "@toolyard/core/calls/interruptions";
 import type { Json, Client } from "../support/gateway-client.ts";
 import { eventually } from "./instance.ts";
 import type { Manners, Shop } from "./shop.ts";
@@ -36,6 +37,11 @@ export function newestOrder(rows: readonly Json[]): Json {
   return orders.toSorted((a, b) => b.created_at.localeCompare(a.created_at))[0];
 }
 
+/** As many processes as may have died over it. */
+export function isAbandoned(row: Json): boolean {
+  return row.interruptions >= mostInterruptions;
+}
+
 /** What is wrong between the record of an order and what the shop knows of it. */
 export function faultOf(
   shop: Shop,
@@ -46,7 +52,7 @@ export function faultOf(
   const requests = shop.requestsFor(order).length;
   const effects = shop.effectsFor(order);
   if (effects > 1) return `took effect ${effects} times`;
-  if (manners === "ignores keys" && row.state === "unknown") return undefined;
+  if (row.state === "unknown" && (manners === "ignores keys" || isAbandoned(row))) return undefined;
   if (row.state !== "completed") return `ended as ${row.state}: ${JSON.stringify(row.error)}, ${requests} requests`;
   if (effects !== 1) return "completed without an effect";
   return row.result.preview.includes(`receipt of ${order}`) ? undefined : `has the result ${row.result.preview}`;

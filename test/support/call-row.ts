@@ -16,6 +16,7 @@ export function callRow(change: Partial<Call> = {}): Call {
     repeat: "never",
     state: "completed",
     attempt: 1,
+    interruptions: 0,
     leaseUntil: null,
     runAt: null,
     deadline: null,

@@ -8,6 +8,7 @@ import { cancelCall as cancel } from "@toolyard/core/calls/cancel";
 import { decideCall } from "@toolyard/core/calls/decide";
 import { findCall } from "@toolyard/core/calls/find-call";
 import { inputAnswersSchema } from "@toolyard/core/calls/input-request";
+import { mostInterruptions } from "@toolyard/core/calls/interruptions";
 import { openResult, presignResult } from "@toolyard/core/calls/result-store";
 import { replayCall as replay } from "@toolyard/core/calls/replay";
 import { viewCall, type CallView } from "@toolyard/core/calls/view";
@@ -36,7 +37,10 @@ const callSchema = z.strictObject({
   uri: z.string(),
   effect: z.enum(["read", "write"]),
   async: z.boolean(),
-  attempt: z.int(),
+  attempt: z.int().meta({ description: "How often a process has taken it." }),
+  interruptions: z.int().meta({
+    description: `How many of them in a row have ended or gone silent over it; after ${mostInterruptions} it is not carried out again.`,
+  }),
   parent_id: z.string().nullable().meta({ description: "The chat that asked for it." }),
   root_id: z.string().nullable().meta({ description: "The first of a row of retried chats." }),
   session_id: z.string().nullable(),

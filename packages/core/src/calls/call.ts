@@ -74,6 +74,8 @@ export interface Call {
   readonly state: CallState;
   /** Claims so far; fences every later write of an older claimant. */
   readonly attempt: number;
+  /** Claimants in a row that have gone silent over it, up to the claim in force. */
+  readonly interruptions: number;
   /** Epoch milliseconds of the database's clock, as are all times here. */
   readonly leaseUntil: number | null;
   readonly runAt: number | null;
@@ -117,6 +119,11 @@ export interface Call {
   readonly createdAt: number;
   readonly startedAt: number | null;
   readonly finishedAt: number | null;
+}
+
+/** What can be told of a row that holds something else than rows hold. */
+export interface UnreadableCall extends Pick<Call, "attempt" | "interruptions" | "effect" | "parentId"> {
+  readonly cause: unknown;
 }
 
 /** What a worker needs to carry out a call that another process accepted. */

@@ -22,6 +22,7 @@ export interface CallView {
   readonly effect: Call["effect"];
   readonly async: boolean;
   readonly attempt: number;
+  readonly interruptions: number;
   readonly parent_id: string | null;
   readonly root_id: string | null;
   readonly session_id: string | null;
@@ -92,6 +93,7 @@ export function viewCall(call: Call, costBelow: number): CallView {
     effect: call.effect,
     async: call.async,
     attempt: call.attempt,
+    interruptions: call.interruptions,
     parent_id: call.parentId,
     root_id: call.rootId,
     session_id: call.sessionId,

@@ -100,7 +100,7 @@ describe(`a call that finds no slot free ${verifies("CHAT-12")}`, () => {
 });
 
 /** How a worker ends a call that it can no longer run: its inline configuration went with the request. */
-async function endOf(change: Partial<Call>, wasRunning: boolean): Promise<CallFinish | undefined> {
+async function endOf(change: Partial<Call>, interruptions: number): Promise<CallFinish | undefined> {
   let finish: CallFinish | undefined;
   const call = callRow({
     state: "running",
@@ -108,11 +108,12 @@ async function endOf(change: Partial<Call>, wasRunning: boolean): Promise<CallFi
     repeat: "key",
     async: true,
     callerChain: [{ kind: "runtime_config", id: "inline" }],
+    interruptions,
     ...change,
   });
   const calls: CallRepo = {
     ...unscripted<CallRepo>("repos.calls"),
-    claim: () => Promise.resolve({ call, wasRunning }),
+    claim: () => Promise.resolve({ call }),
     finish: (_tenant, _id, _attempt, end) => Promise.resolve((finish = end) === end),
   };
   await handleMessage(createFakeCore({ repos: { calls, tenants } }), { tenant: call.tenant, callId: call.id });
@@ -120,12 +121,23 @@ async function endOf(change: Partial<Call>, wasRunning: boolean): Promise<CallFi
 }
 
 /** What becomes of a queued call whose arguments cannot be opened, since the key of keys is away. */
-async function withoutKey(wasRunning: boolean): Promise<readonly unknown[]> {
+async function withoutKey(interruptions: number): Promise<readonly unknown[]> {
   const seen: unknown[] = [];
-  const call = callRow({ state: "running", effect: "write", repeat: "key", async: true, input: "sealed" });
+  const call = callRow({
+    state: "running",
+    effect: "write",
+    repeat: "key",
+    async: true,
+    input: "sealed",
+    interruptions,
+  });
   const calls: CallRepo = {
     ...unscripted<CallRepo>("repos.calls"),
-    claim: () => Promise.resolve({ call, wasRunning }),
+    claim: () => Promise.resolve({ call }),
+    letGo: (_tenant, id, attempt, inMs) => {
+      seen.push(["let go", id, attempt, inMs > 0]);
+      return Promise.resolve(true);
+    },
     park: (_tenant, id, attempt, { inMs }) => {
       seen.push(["parked", id, attempt, Number(inMs) > 0]);
       return Promise.resolve(5_000);
@@ -148,39 +160,121 @@ async function withoutKey(wasRunning: boolean): Promise<readonly unknown[]> {
 describe(`a queued call while the key is away ${verifies("API-5")}`, () => {
   test("waits, and is looked at again soon", async () => {
     const { tenant, id, attempt } = callRow({});
-    expect(await withoutKey(false)).toEqual([
+    expect(await withoutKey(0)).toEqual([
       ["parked", id, attempt, true],
       ["short", [{ tenant, callId: id }], { delayMs: 5_000 }],
     ]);
   });
 
   test("stays as it is where an earlier attempt may have sent it", async () => {
-    expect(await withoutKey(true)).toEqual([expect.objectContaining({ code: "master_key_unavailable" })]);
+    const { tenant, id, attempt } = callRow({});
+    expect(await withoutKey(1)).toEqual([
+      ["let go", id, attempt, true],
+      ["short", [{ tenant, callId: id }], { delayMs: 5_000 }],
+    ]);
   });
 });
 
 describe(`a call that cannot be run any more ${verifies("API-5")}`, () => {
   test("has failed where nobody has run it before", async () => {
-    expect(await endOf({}, false)).toMatchObject({ state: "failed", error: { code: "runtime_config_required" } });
+    expect(await endOf({}, 0)).toMatchObject({ state: "failed", error: { code: "runtime_config_required" } });
   });
 
   test("is unknown where the process that ran it may have sent it", async () => {
-    const end = await endOf({}, true);
+    const end = await endOf({}, 1);
     expect(end).toMatchObject({ state: "unknown", error: { code: "outcome_unknown" } });
     expect(end?.error?.message).toContain("runtime_config");
   });
 
   test("is not run again where it was cancelled meanwhile, and is unknown", async () => {
-    const end = await endOf({ cancelRequested: true, callerChain: [] }, true);
+    const end = await endOf({ cancelRequested: true, callerChain: [] }, 1);
     expect(end).toMatchObject({ state: "unknown", error: { code: "outcome_unknown" } });
     expect(end?.error?.message).toContain("was cancelled");
   });
 
   test("is cancelled where it only reads and was cancelled meanwhile", async () => {
-    expect(await endOf({ effect: "read", cancelRequested: true }, true)).toMatchObject({ state: "cancelled" });
+    expect(await endOf({ effect: "read", cancelRequested: true }, 1)).toMatchObject({ state: "cancelled" });
   });
 
   test("has failed where it only reads", async () => {
-    expect(await endOf({ effect: "read" }, true)).toMatchObject({ state: "failed" });
+    expect(await endOf({ effect: "read" }, 1)).toMatchObject({ state: "failed" });
+  });
+});
+
+describe(`a call that one process after the other has ended over ${verifies("API-5", "CHAT-13")}`, () => {
+  const read = { effect: "read", callerChain: [] } as const;
+
+  test("has failed after the third, with what is known of it and what to do", async () => {
+    const end = await endOf({ ...read, id: "call_7" }, 3);
+    expect(end).toMatchObject({ state: "failed", error: { code: "call_abandoned", details: { interruptions: 3 } } });
+    expect(end?.error?.message).toContain("3 times in a row");
+    expect(end?.error?.message).toContain("POST /v1/calls/call_7/replay");
+  });
+
+  test("has failed as well where it had answered first, and says so", async () => {
+    const outcome = { text: "begun", mediaType: "text/plain", bytes: 5 };
+    const end = await endOf({ ...read, outcome }, 3);
+    expect(end?.error?.message).toContain("has answered first and has not said in time what came of it, 3 times");
+  });
+
+  test.each(["natural", "key"] as const)("is unknown where it writes, repeatable by %s", async (repeat) => {
+    const end = await endOf({ repeat, callerChain: [] }, 3);
+    expect(end).toMatchObject({ state: "unknown", error: { code: "outcome_unknown" } });
+    expect(end?.error?.message).toContain("3 times in a row");
+  });
+
+  test("of a run takes with it what that has asked for", async () => {
+    const run = callRow({ state: "running", repeat: "resume", async: true, interruptions: 3 });
+    const child = callRow({ id: "call_2", parentId: run.id, state: "queued" });
+    const grandchild = callRow({ id: "call_3", parentId: child.id, state: "queued" });
+    const seen: unknown[] = [];
+    const calls: CallRepo = {
+      ...unscripted<CallRepo>("repos.calls"),
+      claim: () => Promise.resolve({ call: run }),
+      family: (_tenant, id) => Promise.resolve(id === run.id ? [run, child, grandchild] : [child, grandchild]),
+      requestCancel: (_tenant, id) => {
+        seen.push(["cancel", id]);
+        return Promise.resolve(child);
+      },
+      finish: (_tenant, id, _attempt, { state, error }) => Promise.resolve(seen.push([state, id, error?.code]) > 0),
+    };
+    await handleMessage(createFakeCore({ repos: { calls, tenants } }), { tenant: run.tenant, callId: run.id });
+    expect(seen).toEqual([
+      ["cancel", child.id],
+      ["failed", run.id, "call_abandoned"],
+    ]);
+  });
+});
+
+describe(`a call whose row cannot be read ${verifies("API-5", "CHAT-13")}`, () => {
+  const handle = async (effect: Call["effect"], interruptions: number): Promise<unknown> => {
+    const seen: unknown[] = [];
+    const cause = new SyntaxError("no JSON");
+    const calls: CallRepo = {
+      ...unscripted<CallRepo>("repos.calls"),
+      claim: () => Promise.resolve({ unreadable: { attempt: 4, interruptions, effect, parentId: "call_2", cause } }),
+      finish: (_tenant, id, attempt, { state, error }) =>
+        Promise.resolve(seen.push([state, id, attempt, error?.code]) > 0),
+    };
+    const queue: TaskQueue = {
+      ...unscripted<TaskQueue>("queue"),
+      send: (_queue, messages) => Promise.resolve(void seen.push(...messages)),
+    };
+    const core = createFakeCore({ core: { queue }, repos: { calls, tenants } });
+    await handleMessage(core, { tenant: "ten_1", callId: "call_1" }).catch((error: unknown) => seen.push(error));
+    return seen;
+  };
+
+  test("has its message come again, as long as newer code may have written it", async () => {
+    expect(await handle("read", 2)).toEqual([
+      expect.objectContaining({ code: "internal_error", cause: expect.any(SyntaxError) }),
+    ]);
+  });
+
+  test.each([
+    ["failed", "internal_error", "read"],
+    ["unknown", "outcome_unknown", "write"],
+  ] as const)("ends %s after the third time, and whoever waits for it looks", async (state, code, effect) => {
+    expect(await handle(effect, 3)).toEqual([[state, "call_1", 4, code], { tenant: "ten_1", callId: "call_2" }]);
   });
 });

@@ -9,6 +9,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isOutage, outageMs } from "../errors/outage.ts";
+import type { ClaimResult } from "../ports/claim-result.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import { afterErasure, type QueueMessage } from "../ports/task-queue.ts";
 import type { Span } from "../ports/traces.ts";
@@ -21,8 +22,9 @@ import { prepareCall } from "../tools/prepare.ts";
 import { workspaceService } from "../tools/tool.ts";
 import { refreshedSource } from "../vcp/static/source-message.ts";
 import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
-import type { Call, SealedInput } from "./call.ts";
+import type { Call, SealedInput, UnreadableCall } from "./call.ts";
 import { enqueue, longestHopMs } from "./enqueue.ts";
+import { ended, endOfInterrupted, endOfUnreadable, inDoubt, mostInterruptions } from "./interruptions.ts";
 import { holdLease, reasonOf } from "./lease.ts";
 import { lookAgainMs } from "./look-again.ts";
 import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
@@ -32,6 +34,8 @@ import { tellParent } from "./wake.ts";
 
 /** To whoever waits for a call that found no free slot. */
 const busyRetryMs = 1_000;
+/** What is beyond that ends by itself. */
+const mostStopped = 1_000;
 
 /** What the worker runs in. */
 export interface WorkHost {
@@ -77,6 +81,7 @@ async function runQueued(
     concurrency: config.settings.concurrent_tool_calls,
   });
   if (claimed === "gone" || claimed === "busy") return;
+  if ("unreadable" in claimed) return endUnreadable(deps, message, claimed.unreadable);
   const { concurrent_tool_calls: concurrency } = config.settings;
   if ("limit" in claimed && inline !== undefined) {
     throw new GatewayError(
@@ -103,6 +108,18 @@ async function runQueued(
   deps.reach("worker.finished");
 }
 
+/**
+ * Newer code may be able to read it, and has its time for that.
+ * @throws GatewayError `internal_error` as long as it has
+ */
+async function endUnreadable(deps: CoreDeps, { tenant, callId }: QueueMessage, row: UnreadableCall): Promise<void> {
+  if (row.interruptions < mostInterruptions) {
+    throw new GatewayError("internal_error", `The record of call '${callId}' cannot be read.`, { cause: row.cause });
+  }
+  await deps.repos.calls.finish(tenant, callId, row.attempt, endOfUnreadable(row.effect));
+  await tellParent(deps, { tenant, parentId: row.parentId });
+}
+
 /** A budget has no room for the call, whatever becomes of those that run: it ends, with the reason. */
 async function refuse(
   deps: CoreDeps,
@@ -119,12 +136,10 @@ async function refuse(
   if (inline !== undefined) throw error;
 }
 
-type RefusedClaim = Extract<Awaited<ReturnType<CoreDeps["repos"]["calls"]["claim"]>>, { readonly refusal: unknown }>;
+type RefusedClaim = Extract<ClaimResult, { readonly refusal: unknown }>;
 
 interface Claimed {
   readonly call: Call;
-  /** Another attempt held it before and went silent. */
-  readonly wasRunning: boolean;
   readonly sessionOwner?: string;
   readonly config: CallContext["config"];
   readonly inline: RuntimeConfig | undefined;
@@ -133,54 +148,27 @@ interface Claimed {
 
 async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
   const { call } = claimed;
-  const lost = claimed.wasRunning ? lostEnd(call) : undefined;
-  const finish = lost ?? (await runAgain(deps, claimed));
-  // Whoever it was given to has it ended.
+  // Another attempt held it before and went silent.
+  const wasRunning = call.interruptions > 0;
+  if (wasRunning) {
+    const { tenant, id: call_id, tool, attempt, interruptions: count } = call;
+    const fields = { tenant, call_id, tool, attempt, count };
+    deps.log.log("warn", "a call is taken up whose process has ended or gone silent", fields);
+  }
+  const end = wasRunning ? endOfInterrupted(call) : undefined;
+  if (end !== undefined && call.repeat === "resume") await stopChildren(deps, call);
+  const finish = end ?? (await runAgain(deps, claimed));
+  // Whoever has it sees to its end.
   if (finish === "handed-over") return;
-  await recordEnd(deps, call, claimed.wasRunning ? inDoubt(call, finish) : finish);
+  await recordEnd(deps, call, wasRunning ? inDoubt(call, finish) : finish);
 }
 
-/** That a write cannot be run again says nothing about what its first holder did: only a result does. */
-function inDoubt(call: Call, finish: CallFinish): CallFinish {
-  if (call.effect !== "write" || call.repeat === "resume") return finish;
-  if (finish.state === "completed" || finish.state === "unknown") return finish;
-  const why = finish.error?.message ?? finish.state;
-  return {
-    ...finish,
-    ...ended(
-      "unknown",
-      "outcome_unknown",
-      `The process that ran '${call.tool}' stopped while the call was under way, and running it again did not succeed (${why}); whether it took effect is not known.`,
-    ),
-  };
-}
-
-/** How a call ends whose holder went silent, where it must not or need not be run again. */
-function lostEnd(call: Call): CallFinish | undefined {
-  if (call.kind === "chat") {
-    return ended("failed", "chat_interrupted", "The process that answered this chat stopped before it was done.");
-  }
-  if (call.cancelRequested) return ended("cancelled", "call_cancelled", `'${call.tool}' was cancelled.`);
-  if (call.effect === "write" && call.repeat === "never") {
-    // What has answered first has to say by itself what came of it.
-    const why =
-      call.outcome === null
-        ? `The process that ran '${call.tool}' stopped while the call was under way`
-        : `'${call.tool}' has answered first and has not said in time what came of it`;
-    return ended(
-      "unknown",
-      "outcome_unknown",
-      `${why}; whether it took effect is not known, and it is not sent again by itself.`,
-    );
-  }
-  if (!call.async && call.effect === "read" && call.repeat !== "resume") {
-    return ended(
-      "failed",
-      "call_interrupted",
-      `The process that ran '${call.tool}' stopped; nobody waits for the result any more.`,
-    );
-  }
-  return undefined;
+/** What a run has asked for is over with it: nobody is left to hear of it. */
+async function stopChildren(deps: CoreDeps, { tenant, id }: Call): Promise<void> {
+  // Read by code that is seldom needed.
+  const { stopCall } = await import("./cancel.ts");
+  const family = await deps.repos.calls.family(tenant, id, { limit: mostStopped, isOpen: true });
+  for (const child of family) if (child.parentId === id) await stopCall(deps, tenant, child.id);
 }
 
 async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish | "handed-over"> {
@@ -200,13 +188,21 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish | 
     if (error.code === "database_unavailable") throw error;
     // Nothing has been sent; where an earlier holder may have, the row stays as it is, or that would be forgotten.
     if (isOutage(error) && claimed.inline === undefined) {
-      if (claimed.wasRunning) throw error;
+      if (call.interruptions > 0) return await leaveForLater(deps, call);
       return { state: "queued", parked: { wakeInMs: outageMs } };
     }
     return ended("failed", error.code, error.message);
   } finally {
     lease.stop();
   }
+}
+
+/** Until what it needs is there again; that it was not says nothing about the call. */
+async function leaveForLater(deps: CoreDeps, { tenant, id, attempt }: Call): Promise<"handed-over"> {
+  if (await deps.repos.calls.letGo(tenant, id, attempt, outageMs)) {
+    await enqueue(deps, { tenant, callId: id, expectedMs: 0, delayMs: outageMs });
+  }
+  return "handed-over";
 }
 
 /** The call's part of the trace that it came from, which may have been begun in another process. */
@@ -341,8 +337,4 @@ export async function currentCaller(
     throw new GatewayError("permission_denied", "The key that asked for this call may no longer run tools.");
   }
   return now;
-}
-
-function ended(state: "failed" | "unknown" | "cancelled", code: GatewayError["code"], message: string): CallFinish {
-  return { state, error: { code, message } };
 }

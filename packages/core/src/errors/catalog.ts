@@ -130,6 +130,8 @@ export const catalog = {
   input_required: { http: 409, type: "tool_execution_error", retryable: false },
   approval_required: { http: 403, type: "permission_error", retryable: false },
   call_interrupted: tool(502, true),
+  /** One process after the other has ended over it, so that it is not carried out again. */
+  call_abandoned: tool(502),
   call_not_finished: { http: 409, type: "invalid_request_error", retryable: true },
   // Agents
   /** The agent may not call it, whether or not its caller may. */

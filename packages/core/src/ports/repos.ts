@@ -9,7 +9,6 @@ import type { Amount, BudgetRefusal } from "../budgets/budget.ts";
 import type { Spent } from "../budgets/chat-meter.ts";
 import type { CallCost } from "../budgets/cost.ts";
 import type { Call, CallDecision, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
-import type { Waiting } from "../calls/look-again.ts";
 import type { Caller, Role, Scope } from "../callers/caller.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
@@ -21,6 +20,7 @@ import type { Effect, Repeat } from "../tools/tool.ts";
 import type { ToolScheme } from "../tools/uri.ts";
 import type { Listeners } from "../realtime/connection.ts";
 import type { AgentRepo } from "./agents.ts";
+import type { ClaimResult } from "./claim-result.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { FlowRepo } from "./flows.ts";
@@ -498,35 +498,15 @@ export interface CallRepo {
     wanted: { readonly uriPrefix: string; readonly text: string; readonly withinMs: number },
   ): Promise<Call | undefined>;
   /**
-   * Takes a queued call, or a running one whose lease has run out; raises `attempt`. A queued call that a
+   * Takes a queued call, or a running one whose lease has run out; raises `attempt`, and counts of the latter how often
+   * in a row it has come to that (`interruptions`). A queued call that a
    * budget has no room for stays queued, as do those of a tenant that is suspended (`gone`).
    */
   claim(
     tenant: string,
     id: string,
     options: { readonly leaseMs: number; readonly concurrency: number },
-  ): Promise<
-    | {
-        readonly call: Call;
-        readonly wasRunning: boolean;
-        /** Whose the session is that it works in; absent: there is none. */
-        readonly sessionOwner?: string;
-        readonly listeners?: Listeners;
-        readonly openBreakers?: readonly OpenBreaker[];
-      }
-    | {
-        readonly refusal: BudgetRefusal;
-        readonly attempt: number;
-        readonly parentId: string | null;
-        readonly waiting: Waiting;
-      }
-    /** As many calls of the tenant run as may. */
-    | { readonly limit: "concurrency"; readonly waiting: Waiting }
-    /** Queued, and not to be run before that. */
-    | { readonly dueInMs: number }
-    | "gone"
-    | "busy"
-  >;
+  ): Promise<ClaimResult>;
   /** Extends the lease; `spent` is kept with the row, in case that nobody ends it. */
   heartbeat(
     tenant: string,
@@ -551,6 +531,11 @@ export interface CallRepo {
     attempt: number,
     until: { readonly inMs: number | null; readonly wakesSeen?: number; readonly delivery?: "due" },
   ): Promise<number | undefined>;
+  /**
+   * Undoes the claim of a call that was running before, which a later one may take in `inMs`: it stays running, since an
+   * earlier claimant may have sent it. `false` where another attempt owns it or it has ended.
+   */
+  letGo(tenant: string, id: string, attempt: number, inMs: number): Promise<boolean>;
   /** What a call waits for has come about: a parked one is due, a running one must not park. `false`: it has ended. */
   wake(tenant: string, id: string): Promise<boolean>;
   /** Takes more slots for a running chat, as many as are free. Returns what was taken. */

@@ -5,21 +5,25 @@
 import { randomUUID } from "node:crypto";
 import type { Amount, BudgetRefusal } from "@toolyard/core/budgets/budget";
 import type { Spent } from "@toolyard/core/budgets/chat-meter";
+import type { Call, UnreadableCall } from "@toolyard/core/calls/call";
+import { mostInterruptions } from "@toolyard/core/calls/interruptions";
 import { longestLookMs, mostAhead } from "@toolyard/core/calls/look-again";
 import type { CallRepo } from "@toolyard/core/ports/repos";
-import type { Database, Statement } from "../database.ts";
+import type { Database, Statement, StatementResult } from "../database.ts";
 import { dueSince } from "../schema/calls.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { heldSlots, keepSpent, longestDelayMs, sentAt, spentArgs, toCall } from "./calls-rows.ts";
 import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { hearing, isActive, now, toListeners, untilWoken } from "./fragments.ts";
 
+type Row = StatementResult["rows"][number];
 type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
 
 const unheld = `((state = 'queued' AND COALESCE(run_at, 0) <= ${now}) OR (state = 'running' AND lease_until <= ${now}))`;
 
 /** Rows that nobody may run again: they are claimed to be ended, and need no slot and no budget for that. */
-const onlyToEnd = `(state = 'running' AND (kind = 'chat' OR (effect = 'write' AND repeat = 'never') OR (effect = 'read' AND NOT async AND repeat <> 'resume')))`;
+const onlyToEnd = `(state = 'running' AND (kind = 'chat' OR (effect = 'write' AND repeat = 'never') OR (effect = 'read' AND NOT async AND repeat <> 'resume')
+  OR taken_over + 1 >= ${mostInterruptions}))`;
 
 /** Asked as a queued call begins. One that runs already was admitted, and goes on to what it comes to. */
 const overAnyBudget = overBudget({
@@ -41,7 +45,7 @@ const sessionOwner = `(SELECT CASE worked.tenant WHEN ?1 THEN worked.caller_id E
 /** Sent twice, the second finds its token and changes nothing but the lease. */
 const claimCall = `UPDATE calls SET
     attempt = attempt + (write_token IS NOT ?5),
-    taken_over = CASE WHEN write_token IS ?5 THEN taken_over ELSE state = 'running' END,
+    taken_over = CASE WHEN write_token IS ?5 THEN taken_over WHEN state = 'running' THEN taken_over + 1 ELSE 0 END,
     slots = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE slots END,
     reserved_tokens = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE reserved_tokens END,
     reserved_micros = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE reserved_micros END,
@@ -90,9 +94,14 @@ export async function claim(
   const row = claimed?.rows[0];
   if (row !== undefined) {
     const owner = row["session_owner"];
+    let call: Call;
+    try {
+      call = toCall(row);
+    } catch (cause) {
+      return { unreadable: unreadable(row, cause) };
+    }
     return {
-      call: toCall(row),
-      wasRunning: row["taken_over"] === 1,
+      call,
       ...(typeof owner === "string" ? { sessionOwner: owner } : {}),
       ...toListeners(row),
       ...toOpenBreakers(row),
@@ -115,6 +124,17 @@ export async function claim(
   const answer = explanation?.["answer"];
   if (answer === "no_slot") return { limit: "concurrency", waiting };
   return answer === "busy" ? answer : "gone";
+}
+
+function unreadable(row: Row, cause: unknown): UnreadableCall {
+  const parentId = row["parent_id"];
+  return {
+    attempt: Number(row["attempt"]),
+    interruptions: Number(row["taken_over"]),
+    effect: row["effect"] === "read" ? "read" : "write",
+    parentId: typeof parentId === "string" ? parentId : null,
+    cause,
+  };
 }
 
 const extendLease = `UPDATE calls SET lease_until = MAX(COALESCE(lease_until, 0), ${now} + ?4)
@@ -168,6 +188,21 @@ export async function reserve(
   );
   const over = explained?.rows[0]?.["over_budget"];
   return typeof over === "string" ? toRefusal(over) : undefined;
+}
+
+/** As though the claim in force had not been made: it came to nothing here, and says nothing about the call. */
+const letGoCall = `UPDATE calls SET taken_over = MAX(0, taken_over - (write_token IS NOT ?5)), lease_until = ${now} + ?4,
+    sent_at = ${now} + ?4, write_token = ?5
+  WHERE tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'running' RETURNING id`;
+
+export async function letGo(
+  database: Database,
+  tenant: string,
+  { id, attempt, inMs }: { readonly id: string; readonly attempt: number; readonly inMs: number },
+): Promise<boolean> {
+  const args = [tenant, id, attempt, inMs, randomUUID()];
+  const [released] = await database.batch([{ sql: letGoCall, args }], { repeatable: true });
+  return released !== undefined && released.rows.length > 0;
 }
 
 const parkedUntil = `CASE WHEN woken > ?7 THEN ${now} ELSE COALESCE(${now} + ?4, ${untilWoken}) END`;

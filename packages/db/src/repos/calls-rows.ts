@@ -300,7 +300,6 @@ export function toCall(row: StatementResult["rows"][number]): Call {
     outcomeBlobKey: blobKey,
     sentAt: _sentAt,
     writeToken: _writeToken,
-    takenOver: _takenOver,
     woken: _woken,
     archiveId: _archiveId,
     reservedTokens,

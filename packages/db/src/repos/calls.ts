@@ -16,7 +16,7 @@ import {
   list,
   requestCancel,
 } from "./calls-control.ts";
-import { claim, heartbeat, park, reserve, takeSlots, wake } from "./calls-lease.ts";
+import { claim, heartbeat, letGo, park, reserve, takeSlots, wake } from "./calls-lease.ts";
 import { amendOutcome, finish, record, resolveUnknown, settle } from "./calls-settle.ts";
 import { expire, sweep } from "./calls-upkeep.ts";
 
@@ -34,6 +34,7 @@ export function createCallRepo(shards: Shards, caps: SettingsCaps): CallRepo {
     claim: (tenant, id, options) => claim(of(tenant), tenant, { id, ...options }),
     heartbeat: (tenant, id, attempt, beat) => heartbeat(of(tenant), tenant, { id, attempt, ...beat }),
     reserve: (tenant, id, attempt, wanted) => reserve(of(tenant), tenant, { id, attempt, ...wanted }),
+    letGo: (tenant, id, attempt, inMs) => letGo(of(tenant), tenant, { id, attempt, inMs }),
     park: (tenant, id, attempt, until) => park(of(tenant), tenant, { id, attempt, ...until }),
     wake: (tenant, id) => wake(of(tenant), tenant, id),
     takeSlots: (tenant, id, wanted, limit) => takeSlots(of(tenant), tenant, { id, wanted, limit }),

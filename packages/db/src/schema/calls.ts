@@ -111,8 +111,8 @@ export const calls = sqliteTable(
     sentAt: time("sent_at").notNull(),
     /** Names the batch that last changed the state, so that a batch sent twice knows its own work. */
     writeToken: text("write_token"),
-    /** The claim in force took the row from a claimant whose lease had run out. */
-    takenOver: flag("taken_over").notNull().default(false),
+    /** Claimants in a row that have gone silent over it; the claim in force took the row from the last one. The column was a flag. */
+    interruptions: integer("taken_over").notNull().default(0),
     /** How often something that it waits for has come about since it was taken; what it has not seen it must not wait for. */
     woken: integer("woken").notNull().default(0),
     /** The archive into which it is being written, past its retention. */
