@@ -107,6 +107,13 @@ describe(`the specified calls ${verifies("OSS-1")}`, () => {
     });
   });
 
+  test("load gives nothing of an object without bytes, whatever part of it", async () => {
+    await done("save", { key: "empty", content: "" });
+    expect(await done("load", { key: "empty" })).toMatchObject({ content: "", size: 0 });
+    expect(await done("load", { key: "empty", offset: 0, length: 100 })).toMatchObject({ content: "", size: 0 });
+    expect(await failed("load", { key: "empty", offset: 1 })).toMatchObject({ param: "offset" });
+  });
+
   test("list gives key, size and lastModified, a page at a time", async () => {
     for (const key of ["files/a.txt", "files/b.txt", "files/c.txt", "other"]) await done("save", { key, content: key });
     const first = await done("list", { prefix: "files/", maxKeys: 2 });
@@ -352,6 +359,8 @@ describe(`configurations ${verifies("CFG-1", "OSS-2")}`, () => {
     ],
     [{ vendor: "aws_s3", endpoint: undefined, addressing: "custom_domain" }, "config.endpoint", "the bucket's domain"],
     [{ endpoint: "http://store.example/?x=1" }, "config.endpoint", "query"],
+    [{ addressing: "virtual", endpoint: "http://10.0.0.5:9000" }, "config.endpoint", "must not be an IP address"],
+    [{ addressing: "virtual", endpoint: "http://[fd00::1]:9000" }, "config.endpoint", "must not be an IP address"],
     [{ endpoint: "ftp://store.example" }, "config.endpoint", "http"],
     [{ vendor: "aliyun_oss", addressing: "path" }, "config.addressing", "refuses buckets in paths"],
     [{ prefix: "../other" }, "config.prefix", "'..'"],
@@ -397,11 +406,16 @@ describe(`configurations ${verifies("CFG-1", "OSS-2")}`, () => {
   });
 
   test("with wrong keys are told so by a test, and by calls", async () => {
+    const unknown = await addService({ access_key_id: "AKIANOBODY" }, "unknown");
+    expect(await tenant.client.post(`/v1/tool-services/${unknown.id}/test`)).toMatchObject({
+      ok: false,
+      error: { code: "credential_invalid", param: "config.access_key_id" },
+    });
     const { id } = await addService({ secret_access_key: "not-the-secret" });
     expect(await tenant.client.post(`/v1/tool-services/${id}/test`)).toMatchObject({
       ok: false,
       detail: expect.stringContaining("config.secret_access_key"),
-      error: { code: "credential_invalid" },
+      error: { code: "credential_invalid", param: "config.secret_access_key" },
     });
     const error = await failed("list", {});
     expect(error).toMatchObject({ code: "tool_failed", reason: "SignatureDoesNotMatch" });

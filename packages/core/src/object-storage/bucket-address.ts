@@ -28,7 +28,7 @@ export function addressOf(place: BucketPlace): BucketAddress {
   const profile = profileOf(vendor);
   const url = new URL(place.endpoint ?? profile.endpointOf?.(region) ?? "");
   const path = url.pathname.replace(/\/+$/, "");
-  const addressing = place.addressing ?? usualAddressing(place, url);
+  const addressing = addressingOf(place, url);
   if (addressing === "virtual") {
     const host = `${bucket}.${url.host}`;
     return { origin: `${url.protocol}//${host}`, host, basePath: path };
@@ -37,10 +37,17 @@ export function addressOf(place: BucketPlace): BucketAddress {
   return { origin: url.origin, host: url.host, basePath };
 }
 
-/** Certificates for `*.host` cover one name before it: a bucket with dots goes into the path where it may. */
-function usualAddressing({ vendor, bucket }: BucketPlace, { protocol }: URL): "virtual" | "path" {
-  const { addressing, refusesPath } = profileOf(vendor);
-  return bucket.includes(".") && protocol === "https:" && !refusesPath ? "path" : addressing;
+/**
+ * As it is configured, or as the vendor has it; but certificates for `*.host` cover one name before it: a bucket with
+ * dots goes into the path where it may.
+ */
+export function addressingOf(
+  { vendor, bucket, addressing }: Pick<BucketPlace, "vendor" | "bucket" | "addressing">,
+  { protocol }: URL,
+): Addressing {
+  if (addressing !== undefined) return addressing;
+  const { addressing: usual, refusesPath } = profileOf(vendor);
+  return bucket.includes(".") && protocol === "https:" && !refusesPath ? "path" : usual;
 }
 
 /** Path of a key, or of the bucket itself where the key is empty. */

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
 import { readAll } from "../ports/blob-store.ts";
-import { getObject, listObjects, type ByteRange } from "./objects.ts";
+import { deleteObjects, getObject, listObjects, type ByteRange } from "./objects.ts";
 import { S3Client } from "./s3-client.ts";
 import { bucketTools, type BucketRun } from "./tools.ts";
 import { uploadObject } from "./upload.ts";
@@ -68,6 +68,12 @@ describe(`a store that answers a range with the whole object ${verifies("OSS-1",
     });
   });
 
+  test("is read from its beginning although it has no bytes", async () => {
+    const { client } = bucketThat({ ...whole, body: pieces() });
+    const { response } = await getObject(client, ref, { offset: 0, length: 5 });
+    expect(await readAll(response.body)).toHaveLength(0);
+  });
+
   test("is closed where nobody reads it", async () => {
     let isClosed = false;
     const { client } = bucketThat({
@@ -117,6 +123,34 @@ describe(`a store that lists more than it was asked for ${verifies("OSS-1")}`, (
       await expect(listed).rejects.toMatchObject({ code: "tool_failed", message: expect.stringContaining("2 keys") });
     },
   );
+});
+
+describe(`an answer to something else ${verifies("OSS-1")}`, () => {
+  const services = "<?xml version='1.0'?>\n<ListAllMyBucketsResult><Buckets></Buckets></ListAllMyBucketsResult>";
+  const page = "<!DOCTYPE html><html><body>Welcome to <a>ListBucketResult</a></body></html>";
+  const open = (): Promise<{ body: Uint8Array; contentType: string }> =>
+    Promise.resolve({ body: Buffer.alloc(30), contentType: "text/plain" });
+
+  test.each<[string, (client: S3Client) => Promise<unknown>, string]>([
+    ["a list", (client) => listObjects(client, { prefix: "", maxKeys: 2 }, 2), services],
+    ["a list", (client) => listObjects(client, { prefix: "", maxKeys: 2 }, 1), page],
+    ["what was deleted", (client) => deleteObjects(client, [ref]), page],
+    [
+      "the beginning of an upload",
+      (client) => uploadObject(client, { ...ref, open }, { profile: profileOf("aws_s3"), partBytes: 10 }),
+      page,
+    ],
+  ])("is not taken for %s", async (_what, ask, body) => {
+    const { client } = bucketThat({ body: pieces(body) });
+    await expect(ask(client)).rejects.toMatchObject({
+      code: "tool_failed",
+      message: expect.stringContaining("check 'config.endpoint', 'config.bucket' and 'config.addressing'"),
+    });
+  });
+
+  test("is none where nothing is said of keys that were deleted", async () => {
+    expect(await deleteObjects(bucketThat({ body: pieces() }).client, [ref])).toEqual([]);
+  });
 });
 
 describe(`a store that takes no upload in parts ${verifies("OSS-1")}`, () => {

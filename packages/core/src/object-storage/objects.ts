@@ -3,10 +3,10 @@ import { leave } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import { discard, type S3Client } from "./s3-client.ts";
+import { discard, type S3Client, type S3Request } from "./s3-client.ts";
 import { saysItIsMissing, toRefusal } from "./s3-errors.ts";
 import type { Pair } from "./sigv4.ts";
-import { elementsOf, escapeXml, textOf } from "./xml.ts";
+import { elementsOf, escapeXml, isDocument, textOf } from "./xml.ts";
 import { readAtMost } from "../read-body.ts";
 
 export interface ObjectRef {
@@ -50,7 +50,7 @@ export async function getObject(client: S3Client, ref: ObjectRef, range?: ByteRa
   const { offset, length, headers = [] } = range;
   const end = length === undefined ? "" : offset + length - 1;
   const request = { method: "GET", ...ref, headers: [["range", `bytes=${offset}-${end}`], ...headers] } as const;
-  const response = await client.send(request);
+  const response = await sendFor(client, request, offset);
   const info = toInfo(response);
   if (response.status === 206) return { info, response };
   // The whole object, from a store that knows no ranges, or takes one beyond the end for none.
@@ -60,6 +60,15 @@ export async function getObject(client: S3Client, ref: ObjectRef, range?: ByteRa
     info,
     response: { ...response, headers: others, body: closing(response.body, cutOut(response.body, range, beyond)) },
   };
+}
+
+/** Of an object without bytes stores refuse every range, the one from its beginning too. */
+async function sendFor(client: S3Client, request: S3Request, offset: number): Promise<EgressResponse> {
+  const { response, refusal } = await client.trySend(request);
+  if (response !== undefined) return response;
+  if (refusal.status !== 416 || offset > 0) throw client.toError(refusal, request);
+  const { headers: _range, ...whole } = request;
+  return client.send(whole);
 }
 
 /** What nobody begins to read is closed all the same. */
@@ -88,7 +97,7 @@ async function* cutOut(
     if (part.byteLength > 0) yield part;
     if (at >= offset + length) return;
   }
-  if (at <= offset) throw beyond();
+  if (at <= offset && offset > 0) throw beyond();
 }
 
 /** Undefined where there is none. */
@@ -129,7 +138,10 @@ export async function deleteObjects(client: S3Client, refs: readonly ObjectRef[]
     body: Buffer.from(body, "utf8"),
   });
   const named = new Map(refs.map((ref) => [ref.key, ref.named]));
-  return elementsOf(await readXml(response), "Error").map((error) => ({
+  const xml = await readXml(response);
+  // Some say nothing at all where everything went well.
+  if (xml.trim() !== "") requireDocument(xml, "DeleteResult", "what became of the keys");
+  return elementsOf(xml, "Error").map((error) => ({
     key: named.get(textOf(error, "Key") ?? "") ?? "",
     reason: textOf(error, "Code") ?? "",
     message: textOf(error, "Message") ?? "",
@@ -175,7 +187,9 @@ export async function listObjects(client: S3Client, request: ListRequest, versio
     ...(delimiter === undefined ? [] : [["delimiter", delimiter] as const]),
     ...(from === undefined ? [] : [positionPair(from, version)]),
   ];
-  const page = toPage(await readXml(await client.send({ method: "GET", query })), maxKeys);
+  const xml = await readXml(await client.send({ method: "GET", query }));
+  requireDocument(xml, "ListBucketResult", "a list of objects");
+  const page = toPage(xml, maxKeys);
   const { next } = page;
   if (from === undefined || next === undefined || !("after" in from) || !("after" in next)) return page;
   // Not by order: some stores give markers that are no keys.
@@ -244,6 +258,16 @@ export async function readXml({ body }: EgressResponse): Promise<string> {
   const { bytes, isWhole } = await readAtMost(body, longestAnswer);
   if (isWhole) return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
   const message = `The object store's answer is longer than ${longestAnswer} bytes; ask for fewer keys.`;
+  throw withDelivery(new GatewayError("tool_failed", message), "answered");
+}
+
+/**
+ * Whoever answers 200 to everything, and a store that was asked without its bucket, has answered another question.
+ * @throws GatewayError `tool_failed`
+ */
+export function requireDocument(xml: string, name: string, what: string): void {
+  if (isDocument(xml, name)) return;
+  const message = `The object store answered with what is not ${what}; check 'config.endpoint', 'config.bucket' and 'config.addressing'.`;
   throw withDelivery(new GatewayError("tool_failed", message), "answered");
 }
 

@@ -146,6 +146,8 @@ const advices: Readonly<Record<string, string>> = {
   NoSuchBucket: "check 'config.bucket' and 'config.region'",
   AccessDenied: notAllowed,
   InvalidAccessKeyId: "check 'config.access_key_id'",
+  // Versity's gateway.
+  XAdminUserNotFound: "check 'config.access_key_id'",
   SignatureDoesNotMatch: "check 'config.secret_access_key' and 'config.region'",
   InvalidToken: "set 'config.session_token' to a current one, or leave it out with lasting keys",
   ExpiredToken: "set 'config.session_token' to a current one",

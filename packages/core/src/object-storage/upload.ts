@@ -7,7 +7,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import { cutIntoParts, sendParts, type Part } from "../part-cutter.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import { headObject, readXml, toInfo, type ObjectInfo, type ObjectRef } from "./objects.ts";
+import { headObject, readXml, requireDocument, toInfo, type ObjectInfo, type ObjectRef } from "./objects.ts";
 import { discard, type S3Client, type S3Request } from "./s3-client.ts";
 import { saysConflict, saysItIsThere, toRefusal, type S3Refusal } from "./s3-errors.ts";
 import type { Pair } from "./sigv4.ts";
@@ -107,7 +107,9 @@ async function putInParts(client: S3Client, { upload, options, contentType, part
     query: [["uploads", ""]],
     headers: objectHeaders(upload, contentType),
   });
-  const uploadId = textOf(await readXml(begun), "UploadId") ?? "";
+  const beginning = await readXml(begun);
+  requireDocument(beginning, "InitiateMultipartUploadResult", "the beginning of an upload");
+  const uploadId = textOf(beginning, "UploadId") ?? "";
   const query: readonly Pair[] = [["uploadId", uploadId]];
   let isDone = false;
   try {

@@ -27,6 +27,12 @@ export function elementsOf(xml: string, name: string): readonly string[] {
   }
 }
 
+/** Is this a document of that name, and not what somebody else answers, or the answer to another question? */
+export function isDocument(xml: string, name: string): boolean {
+  const [, root] = /^\ufeff?(?:\s|<\?[^>]*>|<!--.*?-->)*<([\w:.-]+)/s.exec(xml) ?? [];
+  return root === name;
+}
+
 /** Text of the first element of this name. */
 export function textOf(xml: string, name: string): string | undefined {
   const [first] = elementsOf(xml, name);

@@ -2,9 +2,10 @@
  * `oss://service/save|load|list|delete|presign`: object storage (tool management specification, "对象存储";
  * OSS-1, OSS-2). A service is one bucket, or the part of one below a prefix, with one vendor's profile.
  */
+import { isIP } from "node:net";
 import * as z from "zod";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { addressOf, type BucketAddress } from "../../object-storage/bucket-address.ts";
+import { addressingOf, addressOf, type BucketAddress } from "../../object-storage/bucket-address.ts";
 import { keyProblem } from "../../object-storage/object-key.ts";
 import { listObjects } from "../../object-storage/objects.ts";
 import { S3Client } from "../../object-storage/s3-client.ts";
@@ -119,6 +120,11 @@ function endpointProblem({
   const url = URL.parse(endpoint);
   if (url === null) return undefined;
   if (url.search !== "") return "must not have a query";
+  if (
+    addressingOf({ vendor, bucket, addressing }, url) === "virtual" &&
+    isIP(url.hostname.replaceAll(/[[\]]/g, "")) !== 0
+  )
+    return "must not be an IP address where the bucket stands before the host: name the host, or set 'addressing' to path or custom_domain";
   return addressing !== "custom_domain" && url.hostname.startsWith(`${bucket}.`)
     ? "must not begin with the bucket, which is put before it; leave the bucket out, or set 'addressing' to custom_domain"
     : undefined;
@@ -278,8 +284,14 @@ async function openKey(
   );
 }
 
-/** What the store says where the keys themselves are wrong, rather than what they may do. */
-const keyRefusals: readonly unknown[] = ["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"];
+/** What the store says where the keys themselves are wrong, rather than what they may do; and which it means. */
+const keyRefusals: ReadonlyMap<unknown, string> = new Map([
+  ["InvalidAccessKeyId", "config.access_key_id"],
+  ["XAdminUserNotFound", "config.access_key_id"],
+  ["SignatureDoesNotMatch", "config.secret_access_key"],
+  ["InvalidToken", "config.session_token"],
+  ["ExpiredToken", "config.session_token"],
+]);
 
 async function probe(deps: SchemeDeps, service: Service, context: InvocationContext): Promise<ProbeReport> {
   const { record, config } = service;
@@ -296,11 +308,8 @@ async function probe(deps: SchemeDeps, service: Service, context: InvocationCont
     const found = objects.length === 0 ? `no objects ${below} yet` : `objects ${below}`;
     return { detail: `${title} answered; there are ${found}.` };
   } catch (error) {
-    if (!(error instanceof GatewayError) || !keyRefusals.includes(error.details.extra?.["reason"])) throw error;
-    throw new GatewayError("credential_invalid", error.message, {
-      ...error.details,
-      param: "config.secret_access_key",
-      cause: error,
-    });
+    const param = error instanceof GatewayError ? keyRefusals.get(error.details.extra?.["reason"]) : undefined;
+    if (!(error instanceof GatewayError) || param === undefined) throw error;
+    throw new GatewayError("credential_invalid", error.message, { ...error.details, param, cause: error });
   }
 }
