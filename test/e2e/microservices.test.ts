@@ -16,7 +16,13 @@ import {
   type GrpcPeerOptions,
 } from "../support/grpc-peer.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
-import { startConsul, startKubernetes, startNacos, type RegistryStub } from "../support/schemes/registries.ts";
+import {
+  powerlessToken,
+  startConsul,
+  startKubernetes,
+  startNacos,
+  type RegistryStub,
+} from "../support/schemes/registries.ts";
 import { localCertificate, localKey } from "../support/tls-pair.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -529,12 +535,15 @@ describe(`instances ${verifies("SVC-3")}`, () => {
   test("that nobody may ask for, or that are not there, are told", async () => {
     const registry = await opened(startConsul({ token: "right" }));
     const base = { type: "consul", url: registry.url, service: "loyalty" };
-    for (const token of ["wrong", undefined]) {
-      const discovery = { ...base, ...(token === undefined ? {} : { token }) };
-      const { client } = await serviceOf({ protocol: "http", discovery, tools: listing });
+    for (const [token, said] of [
+      ["wrong", "refused who is asking (403): ACL not found"],
+      [powerlessToken, "the token needs 'read' for the service and for the nodes that it is on"],
+    ] as const) {
+      const { client } = await serviceOf({ protocol: "http", discovery: { ...base, token }, tools: listing });
       expect(await refusal(client, "customers_list")).toMatchObject({
         code: "credential_invalid",
         param: "config.discovery",
+        message: expect.stringContaining(said),
       });
     }
     const gone = await serviceOf({
@@ -545,8 +554,75 @@ describe(`instances ${verifies("SVC-3")}`, () => {
     expect((await refusal(gone.client, "customers_list")).message).toContain(
       "The host of 'Consul of loyalty' refused the connection",
     );
-    const nobody = await serviceOf({ protocol: "http", discovery: { ...base, token: "right" }, tools: listing });
-    expect(await refusal(nobody.client, "customers_list")).toMatchObject({ code: "tool_unreachable" });
+    for (const [token, said] of [
+      [{ token: "right" }, "Consul knows none of 'loyalty' that is well; see 'config.discovery'"],
+      [{}, "that is well, or none that may be read without a token; see"],
+    ] as const) {
+      const { client } = await serviceOf({ protocol: "http", discovery: { ...base, ...token }, tools: listing });
+      expect(await refusal(client, "customers_list")).toMatchObject({
+        code: "tool_unreachable",
+        param: "config.discovery",
+        message: expect.stringContaining(said),
+      });
+    }
+  });
+
+  test.each([
+    [{ datacenter: "mars" }, "500: No path to datacenter; see"],
+    [{ namespace: "team" }, '400: Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature'],
+    [{ partition: "team" }, '400: Invalid query parameter: "partition" - Partitions are a Consul Enterprise feature'],
+  ])("are looked for with %j at a Consul that says in plain text why not", async (place, said) => {
+    const registry = await opened(startConsul());
+    const discovery = { type: "consul", url: registry.url, service: "loyalty", ...place };
+    const { client } = await serviceOf({ protocol: "http", discovery, tools: listing });
+    expect(await refusal(client, "customers_list")).toMatchObject({
+      code: "tool_unreachable",
+      param: "config.discovery",
+      message: expect.stringContaining(said),
+    });
+  });
+
+  test("are not told to who cannot log in to Nacos, and why is said, also where it is not there yet", async () => {
+    const user = { username: "shop", password: "password-of-shop" };
+    const registry = await opened(startNacos({ version: 2, user }));
+    const asking = async (change: Json): Promise<Json> => {
+      const discovery = { type: "nacos", url: registry.url, service: "loyalty", ...user, ...change };
+      return refusal((await serviceOf({ protocol: "http", discovery, tools: listing })).client, "customers_list");
+    };
+    expect(await asking({ password: "wrong-password" })).toMatchObject({
+      code: "credential_invalid",
+      message: expect.stringContaining("(403): the login failed: unknown user!; check"),
+    });
+    expect(await asking({ username: "nobody" })).toMatchObject({
+      code: "credential_invalid",
+      message: expect.stringContaining("(500): the login failed: caused: nobody;"),
+    });
+    expect(await asking({ username: undefined, password: undefined })).toMatchObject({
+      code: "credential_invalid",
+      message: expect.stringContaining("(403): user not found!"),
+    });
+    registry.isStarting = true;
+    expect(await asking({})).toMatchObject({
+      code: "tool_unreachable",
+      retryable: true,
+      message: expect.stringContaining("answered the login with status 503: server is STARTING now"),
+    });
+  });
+
+  test("have ports that are named where Kubernetes knows none of those asked for", async () => {
+    const token = "kubernetes-token";
+    const registry = await opened(startKubernetes({ token }));
+    registry.known = [{ host: "127.0.0.1", port: first.port }];
+    const discovery = { type: "kubernetes", url: registry.url, token, service: "loyalty", namespace: "shop" };
+    const { client } = await serviceOf({ protocol: "http", discovery: { ...discovery, port: 80 }, tools: listing });
+    expect(await refusal(client, "customers_list")).toMatchObject({
+      code: "tool_unreachable",
+      message: expect.stringContaining(`has TCP port main (${first.port}), metrics (9) of its endpoints`),
+    });
+    const before = hits();
+    const usual = await serviceOf({ protocol: "http", discovery, tools: listing });
+    await result(usual.client, "customers_list");
+    expect(changeOf(before)).toEqual([1, 0]);
   });
 
   test("of a gRPC service come from a registry, too", async () => {

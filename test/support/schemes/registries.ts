@@ -43,15 +43,28 @@ async function startRegistry(answer: Answering): Promise<RegistryStub> {
   return stub;
 }
 
-/** Consul 1.x: a token without rights gets an empty list, an unknown one a refusal. */
+/** A token that Consul knows, without the rights it takes. */
+export const powerlessToken = "consul-token-of-nobody";
+
+/**
+ * Consul 1.14, of its community's edition: a token without rights gets an empty list with a header that says so, who has
+ * none gets it without the header, and an unknown one is refused. What is wrong it says in plain text.
+ */
 export function startConsul({ token }: { readonly token?: string } = {}): Promise<RegistryStub> {
   return startRegistry(({ url, method, headers }, known) => {
     if (method !== "GET" || !url.pathname.startsWith("/v1/health/service/")) return { status: 404 };
-    const given = headers["x-consul-token"];
-    if (given !== undefined && given !== token) return { status: 403, body: "ACL not found" };
-    if (token !== undefined && given === undefined) {
-      return json([], 200, { "x-consul-results-filtered-by-acls": "true" });
+    for (const [name, what] of [
+      ["ns", "Namespaces"],
+      ["partition", "Partitions"],
+    ] as const) {
+      const body = `Invalid query parameter: "${name}" - ${what} are a Consul Enterprise feature`;
+      if (url.searchParams.has(name)) return { status: 400, body };
     }
+    if ((url.searchParams.get("dc") ?? "dc1") !== "dc1") return { status: 500, body: "No path to datacenter" };
+    const given = headers["x-consul-token"];
+    if (given === powerlessToken) return json([], 200, { "x-consul-results-filtered-by-acls": "true" });
+    if (given !== undefined && given !== token) return { status: 403, body: "ACL not found" };
+    if (token !== undefined && given === undefined) return json([]);
     if (url.pathname !== "/v1/health/service/loyalty") return json([]);
     const isPassing = url.searchParams.get("passing") === "true";
     const entries = known
@@ -79,6 +92,8 @@ export interface NacosOptions {
 }
 
 export interface NacosStub extends RegistryStub {
+  /** Gives no tokens yet. */
+  isStarting: boolean;
   /** Takes no token that was given out before. */
   forgetTokens(): void;
 }
@@ -92,11 +107,13 @@ export async function startNacos({ version, user }: NacosOptions): Promise<Nacos
     2: "/nacos/v2/ns/instance/list",
     3: "/nacos/v3/client/ns/instance/list",
   }[version];
-  const stub = await startRegistry(({ url, method, body }, known) => {
+  const registry = await startRegistry(({ url, method, body }, known) => {
     if (method === "POST" && url.pathname === loginPath) {
       const form = new URLSearchParams(body.toString());
-      const isKnown = form.get("username") === user?.username && form.get("password") === user?.password;
-      if (!isKnown) return { status: 403, body: "unknown user!" };
+      if (stub.isStarting) return { status: 503, body: "server is STARTING now, please try again later!" };
+      // That is how it says that it knows nobody of this name.
+      if (form.get("username") !== user?.username) return { status: 500, body: `caused: ${form.get("username")};` };
+      if (form.get("password") !== user?.password) return { status: 403, body: "unknown user!" };
       return json({
         accessToken: `token-${generation}`,
         tokenTtl: 18_000,
@@ -104,9 +121,12 @@ export async function startNacos({ version, user }: NacosOptions): Promise<Nacos
         username: user?.username,
       });
     }
-    if (method !== "GET" || url.pathname !== listPath) return json({ status: 404, error: "Not Found" }, 404);
-    if (user !== undefined && url.searchParams.get("accessToken") !== `token-${generation}`) {
-      return json({ code: 10_001, message: "access denied" }, 403);
+    if (method !== "GET" || url.pathname !== listPath)
+      return json({ status: 404, error: "Not Found", message: "No message available", path: url.pathname }, 404);
+    const accessToken = url.searchParams.get("accessToken");
+    if (user !== undefined && accessToken !== `token-${generation}`) {
+      const message = accessToken === null ? "user not found!" : "token invalid!";
+      return json({ status: 403, error: "Forbidden", message, path: url.pathname }, 403);
     }
     if (url.searchParams.get("serviceName") !== "loyalty") {
       return version === 3
@@ -129,11 +149,13 @@ export async function startNacos({ version, user }: NacosOptions): Promise<Nacos
     if (version === 1) return json(info);
     return json({ code: 0, message: "success", data: version === 2 ? info : instances });
   });
-  return Object.assign(stub, {
+  const stub: NacosStub = Object.assign(registry, {
+    isStarting: false,
     forgetTokens: () => {
       generation += 1;
     },
   });
+  return stub;
 }
 
 /** The API server of Kubernetes: two slices of one service, with one endpoint in both. */
@@ -158,8 +180,9 @@ export function startKubernetes({ token }: { readonly token: string }): Promise<
         addressType: host.includes(":") ? "IPv6" : "IPv4",
         endpoints: [{ addresses: [host], conditions: { ready: healthy, serving: healthy, terminating: false } }],
         ports: [
-          { name: "metrics", port: 9, protocol: "TCP" },
+          { name: "probe", port: 7, protocol: "UDP" },
           { name: "main", port, protocol: "TCP" },
+          { name: "metrics", port: 9, protocol: "TCP" },
         ],
       };
       return index === 0 ? [slice, { ...slice, metadata: { name: "loyalty-again" } }] : [slice];

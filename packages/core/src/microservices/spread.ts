@@ -12,6 +12,7 @@ import { attemptTimedOut } from "../tools/execute-call.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { Balancer } from "./balancer.ts";
 import type { SvcConfig } from "./config.ts";
+import { registryTitles } from "./discovery/fields.ts";
 import { authorityOf, type Instance } from "./instance.ts";
 
 /** Instances that one attempt turns to. */
@@ -81,7 +82,13 @@ export function mayTryAnother(error: unknown): boolean {
   return error instanceof GatewayError && error.code === "tool_unreachable" && deliveryOf(error) === "not_sent";
 }
 
-function noInstance({ record }: OpenService<SvcConfig>): GatewayError {
+function noInstance({ record, config: { discovery } }: OpenService<SvcConfig>): GatewayError {
   const name = formatToolUri(record.scheme, record.serviceId);
-  return withDelivery(new GatewayError("tool_unreachable", `'${name}' has no instance at the moment.`), "not_sent");
+  const none = `'${name}' has no instance at the moment`;
+  if (discovery === undefined) return withDelivery(new GatewayError("tool_unreachable", `${none}.`), "not_sent");
+  const { type, service } = discovery;
+  // Consul does not tell those who have no token that something was left out.
+  const hint = type === "consul" && discovery.token === undefined ? ", or none that may be read without a token" : "";
+  const message = `${none}: ${registryTitles[type]} knows none of '${service}' that is well${hint}; see 'config.discovery'.`;
+  return withDelivery(new GatewayError("tool_unreachable", message, { param: "config.discovery" }), "not_sent");
 }

@@ -20,8 +20,8 @@ export function createConsul(config: z.output<typeof consulSchema>, deps: Regist
   const client = new RegistryClient(deps, `Consul of '${config.service}'`);
   return {
     async instances(context: InvocationContext): Promise<readonly Instance[]> {
-      const { datacenter: dc, tag, namespace: ns, token, tls } = config;
-      const query = queryOf({ passing: "true", dc, tag, ns });
+      const { datacenter: dc, tag, namespace: ns, partition, token, tls } = config;
+      const query = queryOf({ passing: "true", dc, tag, ns, partition });
       const answer = await client.ask(
         {
           url: `${withoutSlash(config.url)}/v1/health/service/${encodeURIComponent(config.service)}?${query}`,
@@ -35,7 +35,7 @@ export function createConsul(config: z.output<typeof consulSchema>, deps: Regist
       if (!parsed.success) throw client.failure("answered with what is no list of instances");
       if (parsed.data.length === 0 && answer.headers["x-consul-results-filtered-by-acls"] === "true") {
         // Without rights there is an empty list, not a refusal.
-        throw client.refusal({ status: 403 }, "the token may not read this service");
+        throw client.refused(403, "the token needs 'read' for the service and for the nodes that it is on");
       }
       return parsed.data.flatMap(({ Node: node, Service: service }) => {
         const host = service.Address || node?.Address || "";

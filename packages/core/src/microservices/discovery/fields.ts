@@ -35,7 +35,8 @@ export const consulSchema = z.strictObject({
   datacenter: name("Data centre; absent: the agent's own.").optional(),
   tag: name("Only instances with this tag.").optional(),
   namespace: name("Namespace (Consul Enterprise).").optional(),
-  token: secretField("ACL token.").optional(),
+  partition: name("Admin partition (Consul Enterprise).").optional(),
+  token: secretField("ACL token that may read the service and the nodes that it is on.").optional(),
   ...common,
 });
 
@@ -66,7 +67,7 @@ export const kubernetesSchema = z.strictObject({
   port: z
     .union([name("Name."), z.int().min(1).max(65_535)])
     .optional()
-    .meta({ description: "Name or number of the port; absent: the first." }),
+    .meta({ description: "Name or number of the endpoints' port, not of the Service's; absent: the first of TCP." }),
   token: secretField("Token of a service account that may list EndpointSlices."),
   ...common,
 });
@@ -75,3 +76,10 @@ export const discoveryField = z
   .discriminatedUnion("type", [consulSchema, nacosSchema, kubernetesSchema])
   .meta({ description: "The registry that knows its instances: `consul`, `nacos` or `kubernetes`." });
 export type Discovery = z.output<typeof discoveryField>;
+
+/** As messages name them. */
+export const registryTitles = {
+  consul: "Consul",
+  nacos: "Nacos",
+  kubernetes: "Kubernetes",
+} as const satisfies Readonly<Record<Discovery["type"], string>>;

@@ -1,6 +1,5 @@
 /** Endpoints that Kubernetes has for a Service, over all of its EndpointSlices. */
 import * as z from "zod";
-import { isJsonObject } from "../../json.ts";
 import type { InvocationContext } from "../../tools/adapter.ts";
 import { authorityOf, type Instance } from "../instance.ts";
 import type { kubernetesSchema } from "./fields.ts";
@@ -18,7 +17,9 @@ const sliceSchema = z.looseObject({
   endpoints: z
     .array(z.looseObject({ addresses: z.array(z.string()), conditions: conditionsSchema.nullish() }))
     .nullish(),
-  ports: z.array(z.looseObject({ name: z.string().nullish(), port: z.number().nullish() })).nullish(),
+  ports: z
+    .array(z.looseObject({ name: z.string().nullish(), port: z.number().nullish(), protocol: z.string().nullish() }))
+    .nullish(),
 });
 const listSchema = z.looseObject({ items: z.array(sliceSchema) });
 
@@ -39,13 +40,13 @@ export function createKubernetes(config: Config, deps: RegistryDeps): Registry {
         },
         context,
       );
-      if (answer.status !== 200) {
-        const reason = isJsonObject(answer.json) ? answer.json["message"] : undefined;
-        throw client.refusal(answer, typeof reason === "string" ? reason : "");
-      }
+      if (answer.status !== 200) throw client.refusal(answer);
       const parsed = listSchema.safeParse(answer.json);
       if (!parsed.success) throw client.failure("answered with what is no list of EndpointSlices");
-      return instancesIn(parsed.data.items, config.port);
+      const slices = parsed.data.items.filter(({ endpoints }) => (endpoints ?? []).length > 0);
+      if (slices.length > 0 && slices.every((slice) => portIn(slice, config.port) === undefined))
+        throw client.failure(`has ${portsIn(slices)} of its endpoints, and not the one that 'port' asks for`);
+      return instancesIn(slices, config.port);
     },
   };
 }
@@ -69,7 +70,18 @@ function instancesIn(slices: readonly Slice[], port: Config["port"]): readonly I
   return [...(ready.size > 0 ? ready : ending).values()];
 }
 
-function portIn({ ports }: Slice, wanted: Config["port"]): number | undefined {
-  const found = (ports ?? []).find(({ name, port }) => wanted === undefined || name === wanted || port === wanted);
+function portIn(slice: Slice, wanted: Config["port"]): number | undefined {
+  const found = tcpIn(slice).find(({ name, port }) => wanted === undefined || name === wanted || port === wanted);
   return found?.port ?? undefined;
+}
+
+function tcpIn({ ports }: Slice): NonNullable<Slice["ports"]> {
+  return (ports ?? []).filter(({ protocol }) => (protocol ?? "TCP") === "TCP");
+}
+
+/** The ports that there are, for people: those of the endpoints themselves, which a Service may have under other numbers. */
+function portsIn(slices: readonly Slice[]): string {
+  const named = slices.flatMap(tcpIn).map(({ name, port }) => (name ? `${name} (${port})` : String(port)));
+  const listed = [...new Set(named)].slice(0, 10);
+  return listed.length === 0 ? "no TCP port" : `TCP port ${listed.join(", ")}`;
 }

@@ -10,8 +10,10 @@ import type { InvocationContext } from "../../tools/adapter.ts";
 import type { Instance } from "../instance.ts";
 import type { nacosSchema } from "./fields.ts";
 import {
+  after,
   queryOf,
   RegistryClient,
+  saidIn,
   withoutSlash,
   type Registry,
   type RegistryAnswer,
@@ -74,7 +76,7 @@ class Nacos implements Registry {
     const { answer, dialect } = await this.#list(context);
     const code = codeOf(answer);
     if (code !== undefined && noSuchService.has(code)) return [];
-    if (answer.status !== 200 || (code ?? 0) !== 0) throw this.#client.refusal(answer, messageOf(answer));
+    if (answer.status !== 200 || (code ?? 0) !== 0) throw this.#client.refusal(answer);
     const parsed = instancesSchema.safeParse(dialect.instancesIn(answer.json));
     if (!parsed.success) throw this.#client.failure("answered with what is no list of instances");
     return parsed.data
@@ -128,7 +130,7 @@ class Nacos implements Registry {
       const parsed = loginSchema.safeParse(answer.json);
       const wrapped = loginSchema.safeParse(dataOf(answer.json));
       const login = parsed.success ? parsed.data : wrapped.data;
-      if (answer.status !== 200 || login === undefined) throw this.#client.refusal({ status: 403 }, "the login failed");
+      if (answer.status !== 200 || login === undefined) throw this.#loginFailure(answer);
       context.redactor.add(login.accessToken);
       // A tenth earlier than it ends.
       this.#token = { value: login.accessToken, until: Date.now() + (login.tokenTtl ?? 18_000) * 900 };
@@ -143,6 +145,14 @@ class Nacos implements Registry {
     );
   }
 
+  /** Of a user that it does not know Nacos says 500; beyond that it is not there, or not yet. */
+  #loginFailure(answer: RegistryAnswer): GatewayError {
+    const said = after(saidIn(answer));
+    return answer.status > 500
+      ? this.#client.failure(`answered the login with status ${answer.status}${said}`)
+      : this.#client.refused(answer.status, `the login failed${said}`);
+  }
+
   #base(): string {
     const base = withoutSlash(this.#config.url);
     return new URL(base).pathname === "/" ? `${base}/nacos` : base;
@@ -152,9 +162,4 @@ class Nacos implements Registry {
 function codeOf({ json }: RegistryAnswer): number | undefined {
   const code = isJsonObject(json) ? json["code"] : undefined;
   return typeof code === "number" ? code : undefined;
-}
-
-function messageOf({ json }: RegistryAnswer): string {
-  const message = isJsonObject(json) ? json["message"] : undefined;
-  return typeof message === "string" ? message : "";
 }

@@ -1,7 +1,7 @@
 /** What asking a registry takes, whichever it is; and how its answers and refusals are read. */
 import type { CredentialResolver } from "../../blind/credential-resolver.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { parseJson, type JsonValue } from "../../json.ts";
+import { isJsonObject, parseJson, type JsonValue } from "../../json.ts";
 import type { Egress, EgressResponse } from "../../ports/egress.ts";
 import type { SecretReference } from "../../services/config-fields.ts";
 import { openHeaderSecret, openSecret } from "../../services/open-secret.ts";
@@ -33,6 +33,8 @@ export interface RegistryAnswer {
   readonly headers: EgressResponse["headers"];
   /** Undefined where it is no JSON. */
   readonly json: JsonValue | undefined;
+  /** The body as it came; registries word some refusals as plain text. */
+  readonly text: string;
 }
 
 export interface Question {
@@ -69,7 +71,8 @@ export class RegistryClient {
       peer: this.#name.replaceAll("'", ""),
       ...(trust === undefined ? {} : { tls: trust }),
     });
-    return { status: response.status, headers: response.headers, json: parseJson(await this.#read(response)) };
+    const text = await this.#read(response);
+    return { status: response.status, headers: response.headers, json: parseJson(text), text };
   }
 
   async secret(reference: SecretReference, context: InvocationContext): Promise<string> {
@@ -86,15 +89,20 @@ export class RegistryClient {
   }
 
   /** @returns for `throw`: the registry said no, or something that cannot be read */
-  refusal({ status }: Pick<RegistryAnswer, "status">, said = ""): GatewayError {
-    const text = said === "" ? "" : `: ${said.replaceAll(/\s+/g, " ").slice(0, 300)}`;
+  refusal(answer: RegistryAnswer): GatewayError {
+    const { status } = answer;
     return status === 401 || status === 403
-      ? new GatewayError(
-          "credential_invalid",
-          `${this.#name} refused who is asking (${status})${text}; check the credentials in 'config.discovery'.`,
-          { param: "config.discovery" },
-        )
-      : this.failure(`answered with status ${status}${text}`);
+      ? this.refused(status, saidIn(answer))
+      : this.failure(`answered with status ${status}${after(saidIn(answer))}`);
+  }
+
+  /** @returns for `throw`: who is asking may not, whatever the status that says so */
+  refused(status: number, said: string): GatewayError {
+    return new GatewayError(
+      "credential_invalid",
+      `${this.#name} refused who is asking (${status})${after(said)}; check the credentials in 'config.discovery'.`,
+      { param: "config.discovery" },
+    );
   }
 
   failure(problem: string): GatewayError {
@@ -107,6 +115,16 @@ export class RegistryClient {
     const tooLarge = (): GatewayError => this.failure(`answered with more than ${largestAnswer} bytes`);
     return (await readWithin(body, largestAnswer, tooLarge)).toString("utf8");
   }
+}
+
+/** What a registry says beside its status: in a field of JSON, or as plain text; a page is for people elsewhere. */
+export function saidIn({ json, text }: Pick<RegistryAnswer, "json" | "text">): string {
+  const said = isJsonObject(json) ? json["message"] : text.trimStart().startsWith("<") ? "" : text;
+  return typeof said === "string" ? said.replaceAll(/\s+/g, " ").trim().replace(/\.$/, "").slice(0, 300) : "";
+}
+
+export function after(said: string): string {
+  return said === "" ? "" : `: ${said}`;
 }
 
 /** A failed question has reached no instance. */
