@@ -75,6 +75,21 @@ export function describeCallArchives(make: MakeInstances): void {
       expect(idsOf(await claimOf(tenant))).toEqual([waited]);
     });
 
+    test("leave what a call has called, at whatever depth, for as long as it has not ended", async () => {
+      const tenant = await aTenant();
+      const run = await fixture.rowIn(tenant, "queued");
+      const other = await callOf(tenant, 9);
+      const [step, below, others] = [await callOf(tenant, 9), await callOf(tenant, 9), await callOf(tenant, 9)];
+      const place = "UPDATE calls SET parent_id = ?, root_id = ? WHERE tenant = ? AND id = ?";
+      await fixture.run(place, run, run, tenant, step);
+      await fixture.run(place, step, run, tenant, below);
+      await fixture.run(place, other, other, tenant, others);
+      expect(idsOf(await claimOf(tenant))).toEqual([other, others]);
+      expect(await claimOf(tenant)).toBeUndefined();
+      await fixture.run("UPDATE calls SET state = 'completed', finished_at = ? WHERE id = ?", Date.now(), run);
+      expect(idsOf(await claimOf(tenant))).toEqual([step, below]);
+    });
+
     test("are written by one of several instances, and by another with the same calls where that one dies", async () => {
       const tenant = await aTenant();
       const ids = [];

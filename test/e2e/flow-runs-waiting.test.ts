@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { callIn, childrenOf, invokeFlow, publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
+import { ageCalls } from "../support/old-calls.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -358,6 +359,21 @@ describe(`a step that fails ${verifies("FLOW-1")}`, () => {
     expect(JSON.parse(ended.result.preview)).toEqual(output);
     const after = await viewRun(gateway.core, context, run);
     expect(after.steps).toMatchObject([{ path: "buy", state: "completed", error: null }]);
+  });
+
+  test("and whose fate nobody knows waits for longer than calls are kept", async () => {
+    const buy = order("lost for long", { retry: { max_attempts: 3, backoff_ms: 1 } });
+    await publishFlow(tenant, { name: "losing_long", start: "buy", nodes: { buy } });
+    const run = await start("losing_long");
+    await parked(run);
+    await ageCalls(gateway, tenant.id, 40);
+    const [lost, question] = await childrenOf(tenant, run);
+    expect([lost?.state, question?.state]).toEqual(["unknown", "input_required"]);
+    await answerRun(gateway.core, await contextOf(tenant), run, { decision: "approved", input: { decision: "skip" } });
+    expect(await callIn(tenant, run)).toMatchObject({ state: "completed", error: null });
+    expect(asked.get("lost for long")).toBe(1);
+    await ageCalls(gateway, tenant.id, 40);
+    for (const id of [run, lost?.id]) expect((await tenant.client.send("get", `/v1/calls/${id}`)).status).toBe(404);
   });
 
   test("and whose fate nobody knows goes where its node leads, and is not sent again", async () => {

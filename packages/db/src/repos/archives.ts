@@ -22,10 +22,15 @@ const dayMs = 86_400_000;
 /** How long an instance has to delete the archives that it took. */
 const deletionMs = 300_000;
 
-/** From its end on, since it may have waited for longer. By its beginning it is found. */
+/**
+ * From its end on, since it may have waited for longer. By its beginning it is found. What a run has called it looks up
+ * as it goes on, however long it has waited.
+ */
 const isPast = (caps: SettingsCaps): string => {
   const before = `${now} - ${dayMs} * ${setting("calls_retention_days", caps)}`;
-  return `old.state IN ${ended} AND old.created_at <= ${before} AND COALESCE(old.finished_at, 0) <= ${before}`;
+  return `old.state IN ${ended} AND old.created_at <= ${before} AND COALESCE(old.finished_at, 0) <= ${before}
+    AND NOT EXISTS (SELECT 1 FROM calls AS above
+      WHERE above.tenant = old.tenant AND above.id IN (old.parent_id, old.root_id) AND above.state NOT IN ${ended})`;
 };
 
 const takeUnfinished = `UPDATE call_archives SET claimed_by = ?1, claimed_until = ${now} + ?2
