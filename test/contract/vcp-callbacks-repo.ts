@@ -198,6 +198,22 @@ export function describeVcpCallbackRepo(name: string, make: MakeInstances): void
       expect(await callbacks().task(tenant, task("t2"))).toBeDefined();
     });
 
+    test("keep a task for as long as its result may come, and a result for its time from when it came", async () => {
+      const call = await open({ keptMs: minute, lifetimeMs: 60 * minute });
+      await bound(call, "t1");
+      const age = (ms: number) =>
+        fixture.run("UPDATE vcp_tasks SET expires_at = expires_at - ?1 WHERE tenant = ?2", ms, tenant);
+      await age(59 * minute);
+      expect(await callbacks().takeExpired(10)).toEqual([]);
+      expect(await callbacks().complete(tenant, task("t1"))).toMatchObject({ task: { done: true } });
+      await age(minute / 2);
+      expect(await callbacks().takeExpired(10)).toEqual([]);
+      // Told again it is no newer.
+      await callbacks().complete(tenant, task("t1"));
+      await age(minute / 2);
+      expect(await callbacks().takeExpired(10)).toMatchObject([{ tenant, task: { taskId: "t1" } }]);
+    });
+
     test("take a newer token for the same attempt", async () => {
       const first = await open();
       const again = await open({ callId: first.callId });

@@ -36,10 +36,11 @@ const openCallback = `INSERT INTO vcp_callbacks
 const findCallback = `SELECT call_id, attempt, plugin FROM vcp_callbacks
   WHERE tenant = ?1 AND hash = ?2 AND expires_at > ${now}`;
 
-/** ?2 and ?3 name the attempt, ?4 to ?6 the task: its name, plugin and id. */
+/** ?2 and ?3 name the attempt, ?4 to ?6 the task: its name, plugin and id. It stays for as long as its result may come. */
 const insertTask = `INSERT INTO vcp_tasks
     (tenant, name, plugin, task_id, call_id, attempt, caller_id, user_id, session_id, expires_at)
-  SELECT ?1, ?4, ?5, ?6, c.call_id, c.attempt, c.caller_id, c.user_id, c.session_id, ${now} + c.kept_ms
+  SELECT ?1, ?4, ?5, ?6, c.call_id, c.attempt, c.caller_id, c.user_id, c.session_id,
+    MAX(${now} + c.kept_ms, c.expires_at)
   FROM vcp_callbacks AS c
   WHERE c.tenant = ?1 AND c.call_id = ?2 AND c.attempt = ?3 AND c.plugin = ?5
     AND (SELECT COUNT(*) FROM vcp_tasks WHERE tenant = ?1 AND call_id = ?2) < ${mostTasks}
@@ -65,7 +66,12 @@ const readEnding = `SELECT * FROM vcp_tasks WHERE ${isCalls} AND done_at IS NOT 
 
 /** What clients are told of a result is written with the first word of it: not twice, and not without it. */
 const isFirst = "EXISTS (SELECT 1 FROM vcp_tasks WHERE tenant = ?1 AND name = ?10 AND done_at IS NULL)";
-const completeTask = `UPDATE vcp_tasks SET done_at = COALESCE(done_at, ${now}) WHERE tenant = ?1 AND name = ?2`;
+/** A result is kept from when it came. Of a call whose token is no more, for what is left of the task's own time. */
+const completeTask = `UPDATE vcp_tasks SET done_at = COALESCE(done_at, ${now}),
+    expires_at = CASE WHEN done_at IS NULL THEN COALESCE((SELECT ${now} + c.kept_ms FROM vcp_callbacks AS c
+      WHERE c.tenant = vcp_tasks.tenant AND c.call_id = vcp_tasks.call_id AND c.attempt = vcp_tasks.attempt), expires_at)
+    ELSE expires_at END
+  WHERE tenant = ?1 AND name = ?2`;
 /** Where the plugin has named none, the first result is the one. */
 const takeFirst = `UPDATE vcp_callbacks SET task_id = t.task_id
   FROM (SELECT * FROM vcp_tasks WHERE tenant = ?1 AND name = ?2) AS t
