@@ -115,6 +115,8 @@ export interface AdmittedInput {
   readonly caller: Caller;
   readonly tenant: string;
   readonly config: TenantConfig;
+  /** As it was proven, for what has to be proven again later. */
+  readonly presented: Presented;
   readonly admitted: AdmitResult;
   readonly context: CallContext;
 }
@@ -190,7 +192,7 @@ export interface RouteModule extends RouteDescription {
 
 export interface RequestPart {
   readonly core: CoreDeps;
-  readonly access: Omit<AdmittedInput, "admitted">;
+  readonly access: Omit<AdmittedInput, "admitted" | "presented">;
   readonly params?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, string>>;
   readonly body?: unknown;
@@ -297,7 +299,8 @@ async function grantAccess(
   if (!isCounted) setRateLimitHeaders(c.get("exchange").headers, result.rate);
   if (scope === "operator") throw new GatewayError("permission_denied", "Only the operator's key may do this.");
   if (scope === null) refuseNode(caller);
-  return { caller, config, tenant: presented.tenant, admitted: result, context: toCallContext(c, caller, config) };
+  const { tenant } = presented;
+  return { caller, config, tenant, presented, admitted: result, context: toCallContext(c, caller, config) };
 }
 
 /** Bytes of a body that are read and parsed of whoever may turn out to be nobody. */

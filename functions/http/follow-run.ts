@@ -1,25 +1,35 @@
 /** A run as an event stream: what has happened since, then what happens, until it ends (FLOWRUN-1). */
+import { admitAgain } from "@toolyard/core/calls/admit";
 import type { Call } from "@toolyard/core/calls/call";
+import type { Presented } from "@toolyard/core/callers/authenticate";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { isOutage } from "@toolyard/core/errors/outage";
 import { hostOf, headerOf, type AppContext } from "./app-env.ts";
 import { answerThroughSink, eventStreamHeaders } from "./sink.ts";
 
 /** Reads while nothing happens become rarer. */
 const firstWaitMs = 50;
 const longestWaitMs = 500;
+/** Between two looks at whether the events may still be told. */
+const provenMs = 5_000;
 /** Left of an invocation when the stream ends, to be gone on with by another one. */
 const marginMs = 5_000;
 
 export interface Following {
   readonly core: CoreDeps;
   readonly context: CallContext;
+  readonly presented: Presented;
   readonly call: Pick<Call, "id" | "traceId" | "toolHash">;
   /** Runs once where the client leaves before the run has ended. */
   readonly onLeave?: () => Promise<void>;
 }
 
-export async function answerRunEvents(c: AppContext, { core, context, call, onLeave }: Following): Promise<Response> {
+export async function answerRunEvents(
+  c: AppContext,
+  { core, context, presented, call, onLeave }: Following,
+): Promise<Response> {
   const [{ WorkflowEncoder }, { readRunEvents }, { readDefinition }] = await Promise.all([
     import("@toolyard/core/flows/workflow-events"),
     import("@toolyard/core/flows/run/follow"),
@@ -42,7 +52,13 @@ export async function answerRunEvents(c: AppContext, { core, context, call, onLe
     });
     let after = readLastEventId(c);
     let waitMs = firstWaitMs;
+    let provenAt = core.clock.now();
     while (!sink.closed && !left.signal.aborted) {
+      if (core.clock.now() - provenAt >= provenMs) {
+        // A run may wait for days. Whoever comes back is told why it has ended.
+        if (!(await mayFollow(core, presented))) return;
+        provenAt = core.clock.now();
+      }
       const events = await readRunEvents(core, context, call.id, after);
       if (!sink.headSent) sink.head(200, eventStreamHeaders);
       for (const event of events) {
@@ -56,6 +72,16 @@ export async function answerRunEvents(c: AppContext, { core, context, call, onLe
       await core.clock.sleep(waitMs, left.signal).catch(() => undefined);
     }
   });
+}
+
+async function mayFollow(core: CoreDeps, presented: Presented): Promise<boolean> {
+  try {
+    await admitAgain(core, presented, { scope: null });
+    return true;
+  } catch (thrown) {
+    if (thrown instanceof GatewayError && !isOutage(thrown)) return false;
+    throw thrown;
+  }
 }
 
 /** 0 where the client has seen nothing, or says something that is none of ours. */

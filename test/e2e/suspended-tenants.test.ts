@@ -3,6 +3,7 @@ import { eraseTenant } from "@toolyard/core/tenants/erase";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database, SqlValue } from "@toolyard/db/database";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { publishFlow } from "../support/flows.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -71,6 +72,46 @@ describe(`a tenant that is suspended ${verifies("CHAT-11")}`, () => {
     await query("UPDATE calls SET sent_at = 1 WHERE tenant = ?1", tenant.id);
     await other.tick();
     await vi.waitFor(async () => expect(await stateOf(waiting)).toBe("completed"), within);
+  });
+});
+
+describe(`events of a run that waits ${verifies("FLOWRUN-1", "CHAT-11")}`, () => {
+  /** Follows a run that goes on for as long as nobody signals it. */
+  async function follow(
+    run: string,
+    key: string,
+  ): Promise<{ readonly text: () => string; readonly end: Promise<void> }> {
+    const headers = { authorization: `Bearer ${key}`, accept: "text/event-stream" };
+    const { status, body } = await fetch(`${other.url}/v1/runs/${run}`, { headers });
+    expect(status).toBe(200);
+    let text = "";
+    const read = async (): Promise<void> => {
+      const decoder = new TextDecoder();
+      for await (const part of body ?? []) text += decoder.decode(part, { stream: true });
+    };
+    return { text: () => text, end: read() };
+  }
+
+  test("are told no longer to a key that was revoked, nor to anybody of a tenant that is suspended", async () => {
+    const nodes = {
+      paid: { kind: "wait", signal: "paid", next: "again" },
+      again: { kind: "wait", signal: "again" },
+    };
+    await publishFlow(tenant, { name: "paying", start: "paid", nodes });
+    const asked = { workflow_id: "paying", input: {}, stream: false, wait: false };
+    const { id: run } = await tenant.client.post("/v1/run_workflow", asked);
+    const key = await tenant.newKey({ scopes: ["calls"] });
+    const [revoked, staying] = [await follow(run, key.key), await follow(run, tenant.key)];
+    await vi.waitFor(() => expect(revoked.text()).toContain("paid"), within);
+    await tenant.client.expect("delete", `/v1/api-keys/${key.id}`);
+    await revoked.end;
+    await tenant.client.post(`/v1/runs/${run}/signal`, { name: "paid", token: "t", payload: { amount: 5 } });
+    await vi.waitFor(() => expect(staying.text()).toContain("again"), within);
+    expect(revoked.text()).not.toContain("again");
+    await setStatus("suspended");
+    await staying.end;
+    expect(staying.text()).not.toContain("event: error");
+    expect(await stateOf(run)).toBe("queued");
   });
 });
 

@@ -208,7 +208,7 @@ export const runWorkflow = defineRoute({
       return { params: {}, body: { workflow_id: name } };
     },
   },
-  async handler(c, { core, context, config, body }) {
+  async handler(c, { core, context, presented, config, body }) {
     const [{ requireFlowHead }, { startFlow }] = await Promise.all([
       import("@toolyard/core/flows/find-flow"),
       import("@toolyard/core/flows/run/start"),
@@ -230,6 +230,7 @@ export const runWorkflow = defineRoute({
       return answerRunEvents(c, {
         core,
         context,
+        presented,
         call,
         ...(body.cancel_on_disconnect ? { onLeave: () => cancelQuietly(core, context, callId) } : {}),
       });
@@ -355,10 +356,12 @@ export const getRun = defineRoute({
     },
   },
   isolation: { kind: "object", arrange: arrangeObject },
-  async handler(c, { core, context, params }) {
+  async handler(c, { core, context, presented, params }) {
     const call = await findRun(core, context, params.id);
     const isStream = headerOf(c, "accept")?.includes("text/event-stream") === true;
-    return isStream ? answerRunEvents(c, { core, context, call }) : c.json(await showRun(core, context, call.id));
+    return isStream
+      ? answerRunEvents(c, { core, context, presented, call })
+      : c.json(await showRun(core, context, call.id));
   },
 });
 

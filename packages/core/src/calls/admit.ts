@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { overBudget } from "../budgets/budget.ts";
+import type { Presented } from "../callers/authenticate.ts";
 import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -64,6 +65,20 @@ export async function identify(
   const fresh = await admit(deps, { tenant, principal, limits: { countRequest: false } }, { scope: null });
   for (const scope of scopes) requireScope(fresh.caller, scope);
   return fresh;
+}
+
+/**
+ * Once more, of somebody whose answer goes on for long: who may no longer ask is told nothing more. Counts as no request.
+ * @throws GatewayError as `admit`; `invalid_token` where what was presented has run out
+ */
+export async function admitAgain(deps: CoreDeps, presented: Presented, options: AdmitOptions): Promise<Admitted> {
+  const { tenant, principal, until } = presented;
+  if (until !== undefined && deps.clock.now() >= until) {
+    throw new GatewayError("invalid_token", "The token has expired meanwhile; ask again with another one.", {
+      param: "authorization",
+    });
+  }
+  return admit(deps, { tenant, principal, limits: { countRequest: false } }, options);
 }
 
 /** Admissions in vain, each because the configuration had changed since it was read. */

@@ -48,7 +48,7 @@ export async function callTool(exchange: Exchange, { params }: RpcRequest): Prom
     if (!(error instanceof RpcFault) || error.code !== rpcCodes.headerMismatch) throw error;
     // What this instance knows of the tool may be old; then it has learned now what the client knows.
     const known = exchange.deps.configs.peek(exchange.presented.tenant)?.version;
-    const { context } = await admitExchange(exchange, { isCounted: false });
+    const { context } = await admitExchange(exchange, { isAgain: true });
     if (context.config.version === known) throw error;
     return await start(exchange, asked, reporter);
   } finally {

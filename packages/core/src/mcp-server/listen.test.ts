@@ -45,7 +45,10 @@ function world() {
       return Promise.resolve({ ...known, tenant: { ...known.tenant, configVersion: state.version } });
     },
   });
-  const open = async (caller: Caller = key): Promise<{ readonly told: string[]; readonly ended: Promise<unknown> }> => {
+  const open = async (
+    caller: Caller = key,
+    until?: number,
+  ): Promise<{ readonly told: string[]; readonly ended: Promise<unknown> }> => {
     const told: string[] = [];
     const ready = Promise.withResolvers<void>();
     const exchange: Exchange = {
@@ -58,7 +61,7 @@ function world() {
         client: undefined,
         session: undefined,
       },
-      presented: { tenant: "ten_a", principal: { kind: "known", caller } },
+      presented: { tenant: "ten_a", principal: { kind: "known", caller }, ...(until === undefined ? {} : { until }) },
       toolset: undefined,
       header: () => undefined,
       requestId: "req_1",
@@ -98,6 +101,14 @@ describe("streams of news of one caller", () => {
     await Promise.all(streams.map(({ ended }) => ended));
     expect(state.described).toBe(2);
     expect(streams.map(({ told }) => told.slice(1))).toEqual(streams.map(() => ["notifications/tools/list_changed"]));
+  });
+
+  test("end with the token that they were asked for with", async () => {
+    const { stop, open } = world();
+    const [ending, other] = [await open(key, Date.now() + 200), await open()];
+    await expect(ending.ended).rejects.toMatchObject({ code: "invalid_token" });
+    stop.abort();
+    await other.ended;
   });
 
   test("are so many at most, and one that ends makes room; other callers have their own", async () => {

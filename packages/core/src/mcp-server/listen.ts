@@ -127,7 +127,7 @@ async function follow(exchange: AdmittedExchange, { tell, taskIds, isTold, isDra
     // What this instance has seen of a change is known at once, what others have is looked for.
     const isSeen = deps.configs.peek(current.context.tenant)?.version !== current.context.config.version;
     if (!isSeen && look % looksPerAdmission !== 0) continue;
-    current = await admitExchange(exchange, { isCounted: false });
+    current = await admitExchange(exchange, { isAgain: true });
     if (!isTold) continue;
     const digest = digestOf(current);
     if (digest !== known) tell("notifications/tools/list_changed", {});
