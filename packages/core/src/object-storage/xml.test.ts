@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { elementsOf, escapeXml, textOf } from "./xml.ts";
+import { elementsOf, escapeXml, isDocument, textOf } from "./xml.ts";
 
 describe("elements", () => {
   const xml =
@@ -35,5 +35,26 @@ describe("elements", () => {
 
   test("with entities that are none are left as they are", () => {
     expect(textOf("<A>&nbsp; &#xffffff; &#0;</A>", "A")).toBe("&nbsp; &#xffffff; \u0000");
+  });
+});
+
+describe("a document", () => {
+  test.each([
+    ["<List/>", true],
+    ['\ufeff<?xml version="1.0"?>\n<!-- > --><List xmlns="http://s3"></List>', true],
+    ["<List", false],
+    ["<Listing/>", false],
+    ["<html><List/></html>", false],
+    ["<!-- <List/>", false],
+    ["", false],
+  ])("is known by its root: %j", (xml, isList) => {
+    expect(isDocument(xml, "List")).toBe(isList);
+  });
+
+  test("is looked at once, whatever stands before the root", () => {
+    // Had each way to end a comment its own try, these would take years.
+    for (const part of ["<!---->", "<?a?>", "<!--", "<?", " ", "\ufeff"]) {
+      expect(isDocument(part.repeat(100_000), "List")).toBe(false);
+    }
   });
 });

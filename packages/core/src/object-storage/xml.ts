@@ -29,8 +29,23 @@ export function elementsOf(xml: string, name: string): readonly string[] {
 
 /** Is this a document of that name, and not what somebody else answers, or the answer to another question? */
 export function isDocument(xml: string, name: string): boolean {
-  const [, root] = /^\ufeff?(?:\s|<\?[^>]*>|<!--.*?-->)*<([\w:.-]+)/s.exec(xml) ?? [];
-  return root === name;
+  const root = rootAt(xml);
+  // `<Key` is also how `<KeyCount>` begins.
+  return xml.startsWith(`<${name}`, root) && /[\s/>]/.test(xml.charAt(root + name.length + 1));
+}
+
+/** Behind a byte order mark, blanks, declarations and comments. */
+function rootAt(xml: string): number {
+  const blanks = /[\s\ufeff]*/y;
+  for (let at = 0; ;) {
+    blanks.lastIndex = at;
+    at += blanks.exec(xml)?.[0].length ?? 0;
+    const close = xml.startsWith("<?", at) ? "?>" : xml.startsWith("<!--", at) ? "-->" : undefined;
+    if (close === undefined) return at;
+    const end = xml.indexOf(close, at + 2);
+    if (end < 0) return xml.length;
+    at = end + close.length;
+  }
 }
 
 /** Text of the first element of this name. */
