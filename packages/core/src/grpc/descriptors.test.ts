@@ -1,13 +1,22 @@
 /** Descriptors that nothing sensible has made are refused before they fill the memory (SVC-1). */
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { readFiles } from "./descriptors.ts";
+import { readFiles, toJsonName } from "./descriptors.ts";
 import { textField } from "./wire.ts";
 
 /** A file with so many fields of two bytes each. */
 function fileOf(name: string, number: number, count: number): Buffer {
   return Buffer.concat([textField(1, name), Buffer.alloc(count * 2, Buffer.from([number * 8 + 2, 0]))]);
 }
+
+test.each([
+  ["customer_id", "customerId"],
+  ["_a__b_c_", "ABC"],
+  ["plain", "plain"],
+  ["_".repeat(2_000_000), ""],
+])("a name becomes that of JSON: %.20s", (name, expected) => {
+  expect(toJsonName(name)).toBe(expected);
+});
 
 describe(`a file of descriptors ${verifies("SVC-1")}`, () => {
   test.each([

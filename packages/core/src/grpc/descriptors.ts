@@ -230,5 +230,5 @@ function withoutDot(name: string): string {
 
 /** As compilers do it, for sets that leave it out. */
 export function toJsonName(name: string): string {
-  return name.replaceAll(/_+([^_])/g, (_all, letter: string) => letter.toUpperCase()).replaceAll("_", "");
+  return name.replaceAll(/(?<!_)_+([^_])/g, (_all, letter: string) => letter.toUpperCase()).replaceAll("_", "");
 }

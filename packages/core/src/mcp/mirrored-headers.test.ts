@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { mirror, mirroredArguments, toHeaderValue } from "./mirrored-headers.ts";
+import { fromHeaderValue, mirror, mirroredArguments, toHeaderValue } from "./mirrored-headers.ts";
 
 const decode = (value: string): string =>
   value.startsWith("=?base64?") && value.endsWith("?=")
@@ -17,6 +17,11 @@ describe("values of mirrored headers", () => {
     ["", ""],
   ])("%j is sent as the revision says", (value, sent) => {
     expect(toHeaderValue(value)).toBe(sent);
+  });
+
+  test("are read without the blanks around them, each of which is looked at once", () => {
+    expect(fromHeaderValue(" \t a b \t ")).toBe("a b");
+    expect(fromHeaderValue(`a${" ".repeat(2_000_000)}b`)?.length).toBe(2_000_002);
   });
 
   test("any text can be sent and read again, and breaks out of no header", () => {

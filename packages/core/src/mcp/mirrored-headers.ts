@@ -18,7 +18,7 @@ export function toHeaderValue(text: string): string {
 
 /** What a header says; undefined where it says nothing that a client may send. */
 export function fromHeaderValue(value: string): string | undefined {
-  const text = value.replace(/^[\t ]+|[\t ]+$/g, "");
+  const text = value.replace(/^[\t ]+|(?<![\t ])[\t ]+$/g, "");
   if (!/^[\t\u0020-\u007e]*$/.test(text)) return undefined;
   if (!text.startsWith(prefix) || !text.endsWith(suffix)) return text;
   const encoded = text.slice(prefix.length, -suffix.length);

@@ -169,6 +169,18 @@ describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
     expect(mayBeSecret(name, value)).toBe(expected);
   });
 
+  it("as a long value that has the form of a name and password for a while", () => {
+    const basic = (text: string): string => `Basic ${Buffer.from(text).toString("base64")}`;
+    // Had each colon its own try, this would take an hour.
+    expect(isSecretValue("x", basic(`a${":".repeat(2_000_000)}\u0000`))).toBe(false);
+    expect(["a:", "a:b:c", ":b", "a"].map((text) => isSecretValue("x", basic(text)))).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
+  });
+
   it.each([
     ["https://mcp.tavily.com/mcp/?tavilyApiKey=tvly-dev-Ab3dEf6hIj9kLm2nOp5q", true],
     ["https://mcp.amap.com/mcp?key=0123456789abcdef0123456789abcdef", true],

@@ -92,7 +92,8 @@ const basic = /^basic +([\w+/=-]+)$/i;
 /** Name and password of HTTP's own scheme, and not "Basic information". */
 function isBasic(value: string): boolean {
   const [, encoded = ""] = basic.exec(value) ?? [];
-  return /^[\x20-\x7e]+:[\x20-\x7e]*$/.test(Buffer.from(encoded, "base64").toString("latin1"));
+  const pair = Buffer.from(encoded, "base64").toString("latin1");
+  return pair.includes(":", 1) && /^[\x20-\x7e]+$/.test(pair);
 }
 
 /** Is a fixed value a secret, by its form or by what it is called? A placeholder (`{page}`) is none. */

@@ -158,7 +158,14 @@ describe(`the scripted provider ${verifies("CHAT-1", "CHAT-3")}`, () => {
   });
 
   test("takes hostile prompts in reasonable time", async () => {
-    for (const prompt of ["{".repeat(60_000), '{"a":'.repeat(12_000), "-".repeat(60_000), "add ".repeat(15_000)]) {
+    const dashed = `a${"-".repeat(1_000_000)}b`;
+    for (const prompt of [
+      "{".repeat(60_000),
+      '{"a":'.repeat(12_000),
+      "-".repeat(60_000),
+      dashed,
+      "add ".repeat(15_000),
+    ]) {
       expect(await callsFor(prompt, ["add"])).toEqual([]);
     }
   });

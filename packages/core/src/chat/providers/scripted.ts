@@ -204,7 +204,7 @@ function wordAt(text: string, at: number): string {
 /** Dashes at the end belong to the sentence, unless they are the name's. */
 function trimmedName(word: string, names: ReadonlySet<string>): string | undefined {
   if (names.has(word)) return word;
-  const trimmed = word.replace(/^-+|-+$/g, "");
+  const trimmed = word.replace(/^-+|(?<!-)-+$/g, "");
   return names.has(trimmed) ? trimmed : undefined;
 }
 

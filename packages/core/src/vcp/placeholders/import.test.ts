@@ -86,4 +86,13 @@ describe(`files of a VCPToolBox ${verifies("VCP-19")}`, () => {
       "sarprompt.json: must be a list",
     ]);
   });
+
+  test("are known by the outermost folder of that name, which is looked for once", () => {
+    const inner = "TVStxt/".repeat(200_000);
+    const { skipped } = read({ [`TVStxt/${inner}x`]: "none", [`Agent/a\n${"/Agent/".repeat(200_000)}.md`]: "none" });
+    expect(skipped.map(({ reason }) => reason)).toEqual(Array(2).fill("is nothing that variables are made of"));
+    expect(read({ "a/TVStxt/b/TVStxt/c.txt": "c" }).variables).toMatchObject([
+      { kind: "text", name: "b/TVStxt/c.txt" },
+    ]);
+  });
 });

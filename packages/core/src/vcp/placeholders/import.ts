@@ -61,11 +61,17 @@ export function readVariableFiles(files: readonly ImportedFile[]): {
   return reading.finish();
 }
 
-const texts = /(?:^|\/)TVStxt\/(.+\.(?:txt|md))$/i;
-const prompts = /(?:^|\/)Agent\/(.+\.(?:txt|md))$/i;
+const texts = /(?:^|\/)TVStxt\//i;
+const prompts = /(?:^|\/)Agent\//i;
 const pictures = /(?:^|\/)([^/]+表情包)\.txt$/;
 const anyText = /^(.+\.(?:txt|md))$/i;
 const environment = /(?:^|\/)(?:[^/]*\.env|\.env[^/]*)$/i;
+
+/** Within the outermost such folder. */
+function textBehind(folder: RegExp, path: string): string | undefined {
+  const found = folder.exec(path);
+  return found === null ? undefined : anyText.exec(path.slice(found.index + found[0].length))?.[1];
+}
 
 class Reading {
   readonly #variables = new Map<string, NewVariable>();
@@ -88,9 +94,9 @@ class Reading {
     if (json !== undefined) return this.#takeJson(json, path, text);
     const list = pictures.exec(path)?.[1];
     if (list !== undefined) return this.#add(path, { kind: "emoji", name: list, content: text.trim(), options: {} });
-    const prompt = prompts.exec(path)?.[1];
+    const prompt = textBehind(prompts, path);
     if (prompt !== undefined) return void this.#prompts.set(prompt, text);
-    const named = texts.exec(path)?.[1];
+    const named = textBehind(texts, path);
     if (named !== undefined) return void this.#texts.set(named, text);
     if (environment.test(path)) return parseEnvFile(text).forEach((value, key) => this.#settings.set(key, value));
     const loose = anyText.exec(path)?.[1];
