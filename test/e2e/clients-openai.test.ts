@@ -607,6 +607,24 @@ describe(`errors ${verifies("CHAT-1", "CHAT-7", "CHAT-12", "CHAT-20")}`, () => {
   });
 });
 
+describe(`what clients act on by OpenAI's code ${verifies("CHAT-12", "CHAT-20")}`, () => {
+  test.each([
+    ["context_length_exceeded", "This model's maximum context length is 8192 tokens."],
+    ["content_filter", "The prompt was filtered."],
+  ])("%s is the code of an answer, and in a stream that has begun", async (code, said) => {
+    const error = { message: said, type: "invalid_request_error", param: "messages", code };
+    const told = { code, type: "invalid_request_error", param: "messages", message: expect.stringContaining(said) };
+    llm.script({ json: { error }, status: 400 });
+    for (const stream of [false, true]) {
+      const asked = openai.chat.completions.create({ model, messages, stream });
+      await expect(asked).rejects.toMatchObject({ ...told, status: 400 });
+    }
+    llm.script({ writes: [chunk({ role: "assistant", content: "It" }), `data: ${JSON.stringify({ error })}\n\n`] });
+    const begun = await openai.chat.completions.create({ model, messages, stream: true });
+    await expect(begun.toReadableStream().pipeTo(new WritableStream())).rejects.toMatchObject({ error: told });
+  });
+});
+
 describe(`a client that leaves ${verifies("CHAT-6")}`, () => {
   const withinMs = { timeout: 2_000, interval: 20 };
 

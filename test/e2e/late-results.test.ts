@@ -317,7 +317,7 @@ describe(`a late result that the model's back end does not take ${verifies("CHAT
 
   test("is told again where the request is refused without it as well", async () => {
     llm.script(filtered, filtered, text("It is ordered."));
-    expect((await ask()).json.error.code).toBe("provider_rejected");
+    expect((await ask()).json.error.code).toBe("content_filter");
     expect(llm.requests).toHaveLength(2);
     await ask();
     expect(toldLast()).toEqual([order]);

@@ -283,7 +283,7 @@ class ChatRun {
     const { code, message, details } = error;
     const { ids } = this.#late;
     const isToldInFull = this.#late === this.#chat.late;
-    if (isToldInFull && code === "provider_rejected" && details.extra?.["before_first_byte"] === false)
+    if (isToldInFull && isRefusal(error) && details.extra?.["before_first_byte"] === false)
       this.#givesLateUp = ids.length > 0;
     if (!this.#givesLateUp || this.#stop.isCancelled) return error;
     const told = `The model was told of results that came late, which are not told again: ${ids.join(", ")}. GET /v1/calls/{id}/result has them.`;

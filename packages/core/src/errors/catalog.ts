@@ -171,6 +171,9 @@ export const catalog = {
   provider_unavailable: { http: 503, type: "api_error", retryable: true },
   provider_rate_limited: { http: 429, type: "rate_limit_error", retryable: true },
   provider_rejected: invalid(),
+  /** Refused like `provider_rejected`, under the codes that OpenAI's clients act on. */
+  context_length_exceeded: invalid(),
+  content_filter: invalid(),
   /** What an embedding model answered does not fit what it was asked. */
   embedding_invalid: { http: 502, type: "api_error", retryable: false },
   provider_stream_incomplete: { http: 502, type: "api_error", retryable: true },

@@ -45,7 +45,7 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
   });
 
   test.each([
-    ["OpenAI", 400, openai("too long", "context_length_exceeded", undefined, "messages"), "too long"],
+    ["OpenAI", 400, openai("Invalid value", "invalid_value", undefined, "messages"), "Invalid value"],
     ["a bare string", 400, { error: "model is not loaded" }, "model is not loaded"],
     ["FastAPI", 400, { detail: "Model is warming up" }, "Model is warming up"],
     [
@@ -70,6 +70,48 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     expect(error.code).toBe("provider_rejected");
     expect(error.message).toBe(`Provider 'acme' refused the request (HTTP ${status}): ${said}`);
     expect(error.details.extra).toMatchObject({ upstream_status: status, provider: "acme", before_first_byte: true });
+  });
+
+  test.each([
+    ["OpenAI", 400, openai("Your input exceeds the context window of this model.", "context_length_exceeded")],
+    [
+      "vLLM",
+      400,
+      { object: "error", message: "This model's maximum context length is 4096 tokens.", type: "BadRequestError" },
+    ],
+    ["Anthropic", 400, { error: { message: "prompt is too long: 210000 tokens > 200000 maximum" } }],
+    [
+      "Gemini",
+      400,
+      [{ error: { code: 400, message: "The input token count (9) exceeds the maximum number of tokens." } }],
+    ],
+    ["llama.cpp", 400, { error: { code: 400, message: "too many", type: "exceed_context_size_error" } }],
+    ["Moonshot", 400, openai("Invalid request: Your request exceeded model token limit: 8192", null)],
+    ["DashScope", 400, openai("Range of input length should be [1, 30720]", "invalid_parameter_error")],
+    ["Groq", 413, openai("Please reduce the length of the messages or completion.", null)],
+  ])("tells in OpenAI's code that a chat is too long, as %s says it", (_name, status, body) => {
+    const { code, message, spec } = errorFor(status, body);
+    expect([code, spec.http]).toEqual(["context_length_exceeded", 400]);
+    expect(message).toMatch(/^Provider 'acme' refused the request \(HTTP 4\d\d\): ./);
+  });
+
+  test.each([
+    ["Azure", 400, openai("The response was filtered due to the prompt.", "content_filter", undefined, "prompt")],
+    ["OpenAI", 400, openai("Your request was rejected.", "content_policy_violation")],
+    ["DashScope", 400, openai("Input data may contain inappropriate content.", "data_inspection_failed")],
+    ["DeepSeek", 400, openai("Content Exists Risk", "invalid_request_error")],
+    ["Volcengine", 400, openai("The request failed.", "InputTextSensitiveContentDetected", "BadRequest")],
+    ["a gateway", 403, openai("No.", "sensitive_words_detected", "one_api_error")],
+  ])("tells in OpenAI's code that contents were refused, as %s says it", (_name, status, body) => {
+    const { code, message, spec } = errorFor(status, body);
+    expect([code, spec.http]).toEqual(["content_filter", 400]);
+    expect(message).toContain("refused the request");
+  });
+
+  test("takes no limit by the minute for a chat that is too long", () => {
+    const said = "Request too large on tokens per minute (TPM). Please reduce the length of the messages.";
+    expect(errorFor(413, openai(said, "rate_limit_exceeded", "tokens")).code).toBe("provider_rejected");
+    expect(errorFor(429, openai(said, "rate_limit_exceeded", "tokens")).code).toBe("provider_rate_limited");
   });
 
   test("keeps the back end's param and code for machines", () => {

@@ -133,6 +133,10 @@ interface Sayings {
   readonly wait: string;
 }
 
+function refused(provider: ProviderRecord, said: Sayings): string {
+  return `Provider '${provider.name}' refused the request${said.status}${said.reason}`;
+}
+
 const kinds = {
   rateLimited: {
     code: "provider_rate_limited",
@@ -155,9 +159,17 @@ const kinds = {
     message: (provider, said) =>
       `Provider '${provider.name}' cannot answer at the moment${said.status}; try again ${said.wait}.`,
   },
+  tooLong: {
+    code: "context_length_exceeded",
+    message: refused,
+  },
+  filtered: {
+    code: "content_filter",
+    message: refused,
+  },
   rejected: {
     code: "provider_rejected",
-    message: (provider, said) => `Provider '${provider.name}' refused the request${said.status}${said.reason}`,
+    message: refused,
   },
   misdirected: {
     code: "provider_failed",
@@ -178,8 +190,18 @@ const quotaStatuses: ReadonlySet<number | undefined> = new Set([undefined, 401, 
 const limitWords = /rate.?limit|too.?many.?requests|resource_exhausted|throttl/i;
 const overloadWords =
   /overloaded|unavailable|server_error|internal_error|internal server error|timeout|capacity|bad_gateway/i;
-const requestWords =
-  /invalid_request|invalid_argument|context_length|content_(?:policy|filter)|badrequest|bad_request|not_found/i;
+const requestWords = /invalid_request|invalid_argument|badrequest|bad_request|not_found/i;
+/**
+ * Clients shorten a chat where they read OpenAI's code of it. Other vendors say it in words: vLLM, DeepSeek and xAI,
+ * OpenAI, Anthropic, Bedrock, Gemini, Groq, llama.cpp, LM Studio, MiniMax, Moonshot, Zhipu, DashScope.
+ */
+const lengthWords =
+  /context_length_exceeded|exceed_context_size|maximum (?:context|prompt) length is|exceeds the context window|(?:prompt|input) is too long|input token count.{0,40}exceeds the maximum|reduce the length of the messages|exceeds the available context size|greater than the context length|context window exceeds limit|exceeded model token limit|prompt exceeds max length|range of input length should be/i;
+const lengthStatuses: ReadonlySet<number | undefined> = new Set([undefined, 400, 413, 422]);
+/** OpenAI and Azure, Volcengine and One API, DashScope, DeepSeek. Some say it with 403, which is not the key's fault then. */
+const filterWords =
+  /content_(?:policy|filter)|moderation_blocked|sensitive_?(?:content|words)_?detected|data_?inspection_?failed|content management policy|content exists risk/i;
+const filterStatuses: ReadonlySet<number | undefined> = new Set([undefined, 400, 403, 422]);
 /** What servers say where they have no such path (FastAPI, Go, llama.cpp); of a model that is missing they say more. */
 const pathWords = /^(?:(?:404 )?(?:page |file )?not found|method not allowed)\.?$/i;
 const keyWords = /authentication|invalid_api_key|permission_denied|unauthorized|unauthenticated/i;
@@ -192,6 +214,8 @@ function kindOf(failure: UpstreamFailure): Kind {
   const isLabelled = quotaWords.test(labels);
   const isSaid = quotaStatuses.has(status) && !isLimit && quotaWords.test(failure.message ?? "");
   if (status === 402 || isSaid || (isLabelled && (status === 400 || quotaStatuses.has(status)))) return kinds.quota;
+  const about = isLimit ? undefined : kindOfContents(`${labels} ${failure.message ?? ""}`, status);
+  if (about !== undefined) return about;
   if (status === undefined) return kindOfLabels(labels);
   if (status === 429) return kinds.rateLimited;
   if (status === 401 || status === 403) return kinds.unauthorized;
@@ -200,6 +224,12 @@ function kindOf(failure: UpstreamFailure): Kind {
   const isOfPath = isSilent || looksLikePage(failure.raw) || pathWords.test(failure.message ?? "");
   if (status < 400 || ((status === 404 || status === 405) && isOfPath)) return kinds.misdirected;
   return kinds.rejected;
+}
+
+/** Refused for what the request holds. */
+function kindOfContents(said: string, status: number | undefined): Kind | undefined {
+  if (lengthStatuses.has(status) && lengthWords.test(said)) return kinds.tooLong;
+  return filterStatuses.has(status) && filterWords.test(said) ? kinds.filtered : undefined;
 }
 
 function kindOfLabels(labels: string): Kind {

@@ -6,6 +6,7 @@
  * Repeating is for faults of the back end before the first event (429, 5xx, no connection): afterwards
  * the client has seen something, and a client that has left wants nothing repeated.
  */
+import type { ErrorCode } from "../../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -343,9 +344,11 @@ function openFirst(deps: RouteDeps, request: RoutedRequest): Promise<Opened> {
 type Asked = Pick<RoutedRequest, "routes" | "signal" | "onRoute" | "sayLess">;
 type AskOnce<Answer> = (route: Route) => Promise<Answer>;
 
+const refusals: ReadonlySet<ErrorCode> = new Set(["provider_rejected", "context_length_exceeded", "content_filter"]);
+
 /** For good; back ends refuse for contents with 403, too. */
 export function isRefusal({ code, details }: GatewayError): boolean {
-  return code === "provider_rejected" || details.extra?.["upstream_status"] === 403;
+  return refusals.has(code) || details.extra?.["upstream_status"] === 403;
 }
 
 /** The same where it has pictures in it: some back ends whose models have no eyes say so as if they were broken. */
