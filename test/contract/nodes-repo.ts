@@ -156,6 +156,18 @@ export function describeNodeRepo(name: string, make: MakeInstances): void {
       expect(await nodes().extend(tenant, instance, [id], minute)).toEqual({ known: [id], cancelled: [id] });
     });
 
+    test("go on with what was given up while they were away, and not with what another attempt has begun", async () => {
+      const { instance } = await register("lab");
+      const callId = await fixture.rowIn(tenant, "running");
+      const { id } = await offer({ callId, handedOver: true });
+      await nodes().accept(tenant, id, instance, minute);
+      // As whoever finds its lease run out ends it.
+      await fixture.run("UPDATE calls SET state = 'unknown', attempt = attempt + 1 WHERE id = ?", callId);
+      expect(await nodes().extend(tenant, instance, [id], minute)).toEqual({ known: [id], cancelled: [] });
+      await offer({ callId, handedOver: true, attempt: 9 });
+      expect(await nodes().extend(tenant, instance, [id], minute)).toEqual({ known: [id], cancelled: [id] });
+    });
+
     test("leave what came too late, or for nobody, to whoever comes by, until it is settled", async () => {
       const { instance } = await register("lab");
       const { id } = await offer({ handedOver: true });

@@ -185,6 +185,29 @@ describe("a call that is given up", () => {
   });
 });
 
+describe("a node that sleeps", () => {
+  test("goes on with a write when it wakes up, whose result ends what was unknown; one that was cancelled it stops", async () => {
+    const node = await start([labTool("change", { effect: "write", concurrency: 2, timeout_ms: 3_600_000 })]);
+    const go = join(node.directory, "go");
+    const [kept, unwanted] = [join(node.directory, "kept"), join(node.directory, "unwanted")];
+    const going = await invoke("node://change", { note: kept, until: go, text: "slept" }, { async: true });
+    const other = await invoke("node://change", { note: unwanted, until: go }, { async: true });
+    const [keptPid, unwantedPid] = [await begun(kept), await begun(unwanted)];
+    process.kill(node.pid, "SIGSTOP");
+    await tenant.client.post(`/v1/calls/${other.json.id}/cancel`);
+    for (const { json } of [going, other]) expect((await ended(json.id)).state).toBe("unknown");
+    process.kill(node.pid, "SIGCONT");
+    await expect.poll(() => isAlive(unwantedPid), { timeout: 10_000 }).toBe(false);
+    // Some beats later it is still wanted.
+    await sleep(2_000);
+    expect(isAlive(keptPid)).toBe(true);
+    await writeFile(go, "");
+    await expect.poll(async () => (await callOf(going.json.id)).state, { timeout: 15_000 }).toBe("completed");
+    expect((await tenant.client.send("get", `/v1/calls/${going.json.id}/result`)).text).toContain("slept");
+    expect((await callOf(other.json.id)).state).toBe("unknown");
+  });
+});
+
 describe("a node that dies", () => {
   test("leaves a read that may be tried again, a write that is unknown, and tools that say what to start", async () => {
     const node = await start([labTool("measure"), labTool("change", { effect: "write" })]);

@@ -24,8 +24,8 @@ import { isLive } from "./live-connections.ts";
 const mostNodes = 100;
 /** The tools of a node that is away stay listed for so long, so that a short cut does not change what models see. */
 const awayMs = 600_000;
-/** Runs that are over stay, so that results that come twice are known for what they are. */
-const runsKeptMs = 86_400_000;
+/** Runs that are over stay, so that results that come twice, or after days, are known for what they are. */
+const runsKeptMs = 7 * 86_400_000;
 /** Whoever waits for a result has taken it by then. */
 const takenWithinMs = 2_000;
 /** A call's row is written at the latest when its chat ends. */
@@ -140,10 +140,15 @@ const extendRuns = `UPDATE node_runs SET lease_until = ${now} + ?4 WHERE ${inHan
 const extendCalls = `UPDATE calls SET lease_until = ${now} + ?4
   WHERE tenant = ?1 AND state = 'running' AND (id, attempt) IN (
     SELECT call_id, attempt FROM node_runs WHERE ${inHand} AND handed_over = 1)`;
-/** The call has been cancelled, has ended, or another attempt owns it. */
+/**
+ * The call has been cancelled, has ended, or another attempt owns it. One that was given up while its node was away is
+ * `unknown` until the node, which may have worked on, says what came of it.
+ */
 const stopUnwanted = `UPDATE node_runs SET cancelled = 1 WHERE ${inHand} AND handed_over = 1 AND NOT EXISTS (
-    SELECT 1 FROM calls WHERE calls.tenant = ?1 AND calls.id = node_runs.call_id AND calls.attempt = node_runs.attempt
-      AND calls.state = 'running' AND calls.cancel_requested = 0)`;
+    SELECT 1 FROM calls WHERE calls.tenant = ?1 AND calls.id = node_runs.call_id AND calls.cancel_requested = 0
+      AND (calls.state = 'running' AND calls.attempt = node_runs.attempt OR calls.state = 'unknown' AND NOT EXISTS (
+        SELECT 1 FROM node_runs AS newer WHERE newer.tenant = ?1 AND newer.call_id = calls.id
+          AND newer.attempt > node_runs.attempt)))`;
 const readInHand = `SELECT id, cancelled FROM node_runs WHERE ${inHand}`;
 
 /** What came of runs whose calls ended without it, or can end only with it. */
