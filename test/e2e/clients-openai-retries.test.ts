@@ -220,6 +220,42 @@ describe(`an Idempotency-Key ${verifies("CHAT-1", "CHAT-4", "CHAT-6")}`, () => {
     expect(backEnd.requests).toHaveLength(2);
   });
 
+  test("gives a stream again with all that the back end has said in pieces, joined", async () => {
+    const told = (delta: Json, tokens: readonly string[] = []): string => {
+      const logprobs = tokens.length === 0 ? {} : { logprobs: { content: tokens.map((token) => ({ token })) } };
+      const choices = [{ index: 0, delta, ...logprobs, finish_reason: null }];
+      return `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model, choices })}\n\n`;
+    };
+    const pieces = [
+      told({ role: "assistant", content: "" }),
+      told({ content: "a" }, ["a"]),
+      told({ content: "b" }, ["b"]),
+      told({ audio: { id: "audio_1", transcript: "hel" } }),
+      told({ audio: { transcript: "lo", data: "QUJD" } }),
+      told({ audio: { data: "REVG", expires_at: 5 } }),
+      told({ annotations: [{ type: "url_citation", url_citation: { url: "https://a.example" } }] }),
+      told({ annotations: [{ type: "url_citation", url_citation: { url: "https://b.example" } }] }),
+    ];
+    llm.script({ writes: [...pieces, chunk({}, "stop"), done] });
+    const body = { model, messages, stream: true, logprobs: true };
+    const first = await tenant.client.send("post", "/v1/chat/completions", body, { headers: key });
+    const again = await tenant.client.send("post", "/v1/chat/completions", body, { headers: key });
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    const saidIn = ({ text: stream }: { readonly text: string }): Json => {
+      const choices = (sseEvents(stream) as Json[]).flatMap((event) => event.choices ?? []);
+      const audio = choices.flatMap(({ delta }) => delta.audio ?? []);
+      const joined = (field: string): string => audio.map((piece) => piece[field] ?? "").join("");
+      return {
+        text: choices.map(({ delta }) => delta.content ?? "").join(""),
+        audio: ["id", "transcript", "data", "expires_at"].map(joined),
+        annotations: choices.flatMap(({ delta }) => delta.annotations ?? []),
+        tokens: choices.flatMap(({ logprobs }) => logprobs?.content ?? []),
+      };
+    };
+    expect(saidIn(first)).toMatchObject({ text: "ab", audio: ["audio_1", "hello", "QUJDREVG", "5"] });
+    expect(saidIn(again)).toEqual(saidIn(first));
+  });
+
   test("gives calls for the client again, with the ids under which the turn goes on", async () => {
     const weather = {
       type: "function",

@@ -22,6 +22,26 @@ describe(`the collected answer ${verifies("CHAT-2")}`, () => {
     expect(choiceOf(collector)).toMatchObject([{ logprobs: { content, refusal: [{ token: "n" }], model: "x" } }]);
   });
 
+  test("has what came in pieces joined, and what the last turn says as a whole as it says it", () => {
+    const collector = new ChatCollector();
+    const thought = (text: string, signature: string): JsonObject => ({
+      reasoning_details: [{ type: "reasoning.text", index: 0, text, signature }],
+    });
+    const said = (delta: JsonObject): void => collector.add({ type: "other-delta", delta, choice: 0 });
+    said({ ...thought("first", "s1"), audio: { id: "a1", data: "QUJD" } });
+    said({ audio: { data: "REVG" } });
+    said(thought("second", "s2"));
+    const message = { role: "assistant", content: "done", ...thought("second", "s2"), annotations: [], audio: null };
+    collector.add({
+      type: "finish",
+      reasons: [{ choice: 0, finishReason: "stop" }],
+      toolExecution: undefined,
+      body: { choices: [{ index: 0, message, finish_reason: "stop" }] },
+    });
+    const joined = { audio: { id: "a1", data: "QUJDREVG" }, annotations: [] };
+    expect(choiceOf(collector)).toMatchObject([{ message: { ...thought("second", "s2"), ...joined } }]);
+  });
+
   test("grows by what a chunk says, however much was said before", () => {
     const collector = new ChatCollector();
     for (let at = 0; at < 120_000; at += 1) collector.add(told({ content: [{ token: "a" }] }));

@@ -2,6 +2,7 @@
 import { toOpenAiError } from "../errors/to-openai.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { ChatEvent, ChatSource, ClientToolCall, ToolExecution } from "./events.ts";
+import { mergeDelta } from "./providers/merge-delta.ts";
 
 interface Choice {
   content: string | undefined;
@@ -43,7 +44,7 @@ export class ChatCollector {
       }
       case "other-delta": {
         const choice = this.#choice(event.choice);
-        Object.assign(choice.others, event.delta);
+        mergeDelta(choice.others, event.delta);
         if (event.logprobs !== undefined) addLogprobs((choice.logprobs ??= {}), event.logprobs);
         return;
       }
@@ -115,9 +116,12 @@ export class ChatCollector {
     const answeredMessage = isJsonObject(answered?.["message"]) ? answered["message"] : {};
     // Who answers with no text writes it, and clients read it as one.
     const content = choice.content ?? (answeredMessage["content"] === "" ? "" : undefined);
+    const said = Object.entries(answeredMessage).filter(([, value]) => !isNothing(value));
     const message: JsonObject = {
       ...answeredMessage,
       ...choice.others,
+      // What the last turn says as a whole has not to be put together.
+      ...Object.fromEntries(said),
       role: "assistant",
       content: content === undefined || (content === "" && choice.toolCalls.length > 0) ? null : content,
       ...(choice.refusal === undefined ? {} : { refusal: choice.refusal }),
@@ -158,6 +162,10 @@ export class ChatCollector {
     }
     return choice;
   }
+}
+
+function isNothing(value: JsonValue): boolean {
+  return value === null || (Array.isArray(value) && value.length === 0);
 }
 
 /** Into lists of our own: an event may still be written after this one, and copying all for each would add up. */

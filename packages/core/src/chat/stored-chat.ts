@@ -54,13 +54,20 @@ export function* eventsOfBody(body: JsonObject): Generator<ChatEvent, void, void
 function* eventsOfChoice(choice: JsonObject): Generator<ChatEvent, void, void> {
   const index = indexOf(choice);
   const message = isJsonObject(choice["message"]) ? choice["message"] : {};
+  const { role: _role, content, refusal, tool_calls: called, ...others } = message;
   for (const field of ["reasoning_content", "reasoning"] as const) {
     const text = message[field];
-    if (typeof text === "string") yield { type: "reasoning-delta", field, text, choice: index };
+    if (typeof text !== "string") continue;
+    delete others[field];
+    yield { type: "reasoning-delta", field, text, choice: index };
   }
-  if (typeof message["content"] === "string") yield { type: "text-delta", text: message["content"], choice: index };
-  if (typeof message["refusal"] === "string") yield { type: "refusal-delta", text: message["refusal"], choice: index };
-  const calls = (Array.isArray(message["tool_calls"]) ? message["tool_calls"] : []) as unknown as ClientToolCall[];
+  if (typeof content === "string") yield { type: "text-delta", text: content, choice: index };
+  if (typeof refusal === "string") yield { type: "refusal-delta", text: refusal, choice: index };
+  const logprobs = isJsonObject(choice["logprobs"]) ? { logprobs: choice["logprobs"] } : {};
+  if (Object.keys(others).length > 0 || Object.keys(logprobs).length > 0) {
+    yield { type: "other-delta", delta: others, ...logprobs, choice: index };
+  }
+  const calls = (Array.isArray(called) ? called : []) as unknown as ClientToolCall[];
   for (const [at, call] of calls.entries()) {
     const said =
       call.type === "custom"
