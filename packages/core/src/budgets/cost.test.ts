@@ -18,11 +18,13 @@ describe("billed tokens", () => {
       prompt_tokens_details: { cached_tokens: 60 },
     });
     expect(tokensOf(told)).toEqual({ prompt: 100, completion: 20, cached: 60 });
-    expect(tokensOf(usage({ prompt_tokens: 100, total_tokens: 100, prompt_cache_hit_tokens: 60 }))).toEqual({
-      prompt: 100,
-      completion: 0,
-      cached: 60,
-    });
+    for (const field of ["prompt_cache_hit_tokens", "cached_tokens"]) {
+      expect(tokensOf(usage({ prompt_tokens: 100, total_tokens: 100, [field]: 60 }))).toEqual({
+        prompt: 100,
+        completion: 0,
+        cached: 60,
+      });
+    }
   });
 
   test("count thinking that is told in the total only", () => {

@@ -60,11 +60,11 @@ export function tokensOf(usage: Usage): Tokens {
   return { prompt, completion, cached: Math.min(prompt, cachedTokens(usage)) };
 }
 
-/** OpenAI's spelling and DeepSeek's. */
+/** OpenAI's spelling, DeepSeek's, and that of Kimi. */
 function cachedTokens(usage: Usage): number {
   const details = usage["prompt_tokens_details"];
   const told = isJsonObject(details) ? details["cached_tokens"] : undefined;
-  return whole(told ?? usage["prompt_cache_hit_tokens"]);
+  return whole(told ?? usage["prompt_cache_hit_tokens"] ?? usage["cached_tokens"]);
 }
 
 function whole(value: JsonValue | undefined): number {
