@@ -3,6 +3,7 @@
  * instances at one database.
  */
 import { setTimeout as pause } from "node:timers/promises";
+import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
@@ -239,6 +240,40 @@ describe(`a budget ${verifies("CHAT-12")}`, () => {
       cost: { tokens: 28 * rounds },
     });
     expect(await settled(tenant, id)).toMatchObject({ used: { tokens: 28 * rounds }, reserved: { tokens: 0 } });
+  });
+
+  test("has to hold what a chat is told besides its request: results that come late, and what is kept of a turn", async () => {
+    const tenant = await newTenant({ reserve_tokens: 50 });
+    await tenant.addPlugin({ ...writingTool(backEnd), sensitive: true });
+    await tenant.addPlugin(readingTool(backEnd, "look"));
+    backEnd.answer = () => ({ body: "x".repeat(8_000) });
+    const session = newId("session");
+    const mine = { type: "function", function: { name: "mine", parameters: { type: "object", properties: {} } } };
+    const ask = (body: object = {}): Promise<Reply> => chat(tenant.client, { session_id: session, ...body });
+    llm.script(calls({ name: "create_order", arguments: { sku: "S1" } }));
+    const [{ call_id: called }] = (await ask()).json.tool_execution.pending;
+    await tenant.client.post(`/v1/calls/${called}/approve`);
+    await expect.poll(async () => (await tenant.client.get(`/v1/calls/${called}`)).state).toBe("completed");
+    const id = await addBudget(tenant, { limit_tokens: 2_000 });
+    llm.requests.length = 0;
+    const refused = await ask();
+    expect(refused.json.error).toMatchObject({ code: "cost_exceeded", budget: id, measure: "tokens" });
+    expect(llm.requests).toHaveLength(0);
+    expect(await settled(tenant, id)).toMatchObject({ reserved: { tokens: 0 } });
+    await tenant.client.expect("patch", `/v1/budgets/${id}`, { limit_tokens: 20_000 });
+    // Told again: it is in no answer.
+    llm.script(calls({ name: "mine", arguments: {} }, { name: "look", arguments: { q: "x" } }));
+    const { message } = (await ask({ tools: [mine] })).json.choices[0];
+    expect(JSON.stringify(llm.requests[0])).toContain("x".repeat(8_000));
+    await settled(tenant, id);
+    await tenant.client.expect("patch", `/v1/budgets/${id}`, { limit_tokens: 2_500 });
+    const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "ok" };
+    const next = { tools: [mine], messages: [...messages, message, result] };
+    expect((await ask(next)).json.error).toMatchObject({ code: "cost_exceeded", budget: id });
+    expect(llm.requests).toHaveLength(1);
+    await tenant.client.expect("patch", `/v1/budgets/${id}`, { limit_tokens: 20_000 });
+    llm.script(text("ok"));
+    expect((await ask(next)).status).toBe(200);
   });
 
   test("ends a chat before a tool that it cannot pay for", async () => {

@@ -11,7 +11,8 @@ import {
 } from "../blind/credential-resolver.ts";
 import { parseRuntimeConfig } from "../blind/register.ts";
 import type { RuntimeConfig } from "../blind/runtime-config.ts";
-import { nothing, type Amount } from "../budgets/budget.ts";
+import { nothing, overBudget, type Amount } from "../budgets/budget.ts";
+import { noCost } from "../budgets/cost.ts";
 import { reserveChat } from "../budgets/reservation.ts";
 import { isAgentModel } from "../agents/agent.ts";
 import { agentsWorkWithFiles, worksWithFiles } from "../agents/file-tools.ts";
@@ -625,6 +626,7 @@ async function openAdmitted(
     // Behind the pipeline: what a tool has said is not for it to work on.
     const messages = insertBeforeLastUser(conversation.messages, late.messages);
     makeRoom(messages);
+    const reserved = await reserveGrowth(deps, prepared, { callId: row.id, messages });
     return {
       ...prepared,
       dialect: read.dialect,
@@ -643,7 +645,7 @@ async function openAdmitted(
         input.inner?.readOutside === true,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       idempotencyKey: input.idempotencyKey,
-      reserved: conversation.reserved,
+      reserved,
       wallClockMs: conversation.wallClockMs,
       original:
         isJsonObject(input.body) && prepared.agent === undefined
@@ -691,6 +693,25 @@ async function readInProtocol(
 
 const nothingHidden: ReadonlySet<JsonObject> = new Set();
 
+/**
+ * What the chat is told besides its request has to fit into the budgets, too. One trip more, where one applies and the
+ * conversation has grown.
+ * @throws GatewayError `cost_exceeded`
+ */
+async function reserveGrowth(
+  deps: CoreDeps,
+  { context, request, offer, routes, reserved }: Prepared,
+  { callId, messages }: { readonly callId: string; readonly messages: readonly JsonObject[] },
+): Promise<Amount | undefined> {
+  if (reserved === undefined) return undefined;
+  const plan = { request: { ...request, messages }, tools: offer.tools, routes };
+  const amount = reserveChat(context, plan, deps.clock) ?? reserved;
+  if (amount.tokens <= reserved.tokens && amount.micros <= reserved.micros) return reserved;
+  const refusal = await deps.repos.calls.reserve(context.tenant, callId, 1, { amount, spent: { cost: noCost } });
+  if (refusal !== undefined) throw overBudget("cost_exceeded", refusal);
+  return amount;
+}
+
 /** What the pipeline makes of the conversation, for chats that it applies to; loaded for them alone. */
 async function prepareForModel(
   deps: CoreDeps,
@@ -698,7 +719,7 @@ async function prepareForModel(
   given: { readonly prepared: Prepared; readonly row: NewCall; readonly messages: readonly JsonObject[] },
 ): Promise<PreparedChat> {
   const { prepared, row, messages } = given;
-  const { context, request, agent, offer, routes, reserved, protocol, isRelayed } = prepared;
+  const { context, request, agent, offer, routes, protocol, isRelayed } = prepared;
   const wallClockMs = Math.min(
     wallClockOf(context.config, limitOf(input, request)),
     agent?.leftMs ?? Number.POSITIVE_INFINITY,
@@ -708,12 +729,12 @@ async function prepareForModel(
   const isWhole = isOpen && (protocol === "vcp" || pipeline === "all");
   const knowledge = isOpen ? knowledgeOf(request.knowledge, agent === undefined ? usual : []) : undefined;
   if (!isWhole && knowledge === undefined) {
-    return { messages, hidden: nothingHidden, sources: [], reserved, wallClockMs };
+    return { messages, hidden: nothingHidden, sources: [], wallClockMs };
   }
   const { prepareChat } = await import("../vcp/pipeline/prepare-chat.ts");
   const plan = { request, tools: offer.tools, routes };
   const asked = { callId: row.id, messages, plan, isWhole, knowledge };
-  return prepareChat(deps, context, { ...asked, reserved, wallClockMs, stop: input.stop });
+  return prepareChat(deps, context, { ...asked, wallClockMs, stop: input.stop });
 }
 
 function limitOf({ timeLimitMs, wholeLimitMs }: ChatInput, { stream }: ChatRequest): number | undefined {

@@ -1,11 +1,8 @@
 /**
  * A chat's messages are prepared between its admission and its first word to a model. That may take as long as a
- * tool call, so meanwhile its row stays ours, its clock runs and it can be cancelled; and what was put in has to
- * fit into the budgets that it was admitted under.
+ * tool call, so meanwhile its row stays ours, its clock runs and it can be cancelled.
  */
-import { overBudget, type Amount } from "../../budgets/budget.ts";
-import { noCost } from "../../budgets/cost.ts";
-import { reserveChat, type ChatPlan } from "../../budgets/reservation.ts";
+import type { ChatPlan } from "../../budgets/reservation.ts";
 import { holdLease } from "../../calls/lease.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
@@ -21,19 +18,16 @@ export interface ChatToPrepare {
   /** All steps of the pipeline, or knowledge alone. */
   readonly isWhole: boolean;
   readonly knowledge: AskedKnowledge | undefined;
-  /** What the admission has reserved; undefined: no budget applies. */
-  readonly reserved: Amount | undefined;
   readonly wallClockMs: number;
   readonly stop: AbortController;
 }
 
 export interface PreparedChat extends PreparedMessages {
-  readonly reserved: Amount | undefined;
   /** What is left of it. */
   readonly wallClockMs: number;
 }
 
-/** @throws GatewayError as `prepareMessages`; `cost_exceeded`, `request_cancelled`, `wall_clock_exceeded` */
+/** @throws GatewayError as `prepareMessages`; `request_cancelled`, `wall_clock_exceeded` */
 export async function prepareChat(deps: CoreDeps, context: CallContext, chat: ChatToPrepare): Promise<PreparedChat> {
   const { callId, stop, wallClockMs } = chat;
   const since = performance.now();
@@ -64,7 +58,6 @@ export async function prepareChat(deps: CoreDeps, context: CallContext, chat: Ch
     if (stop.signal.reason instanceof GatewayError) throw stop.signal.reason;
     return {
       ...prepared,
-      reserved: await reserveGrowth(deps, context, chat, prepared.messages),
       wallClockMs: Math.max(1_000, wallClockMs - Math.round(performance.now() - since)),
     };
   } catch (thrown) {
@@ -73,21 +66,4 @@ export async function prepareChat(deps: CoreDeps, context: CallContext, chat: Ch
     clearTimeout(timer);
     lease.stop();
   }
-}
-
-/** One trip more, where a budget applies and the conversation has grown. */
-async function reserveGrowth(
-  deps: CoreDeps,
-  context: CallContext,
-  { callId, plan, reserved }: ChatToPrepare,
-  messages: readonly JsonObject[],
-): Promise<Amount | undefined> {
-  if (reserved === undefined) return undefined;
-  const request = { ...plan.request, messages };
-  const amount = reserveChat(context, { ...plan, request }, deps.clock) ?? reserved;
-  if (amount.tokens <= reserved.tokens && amount.micros <= reserved.micros) return reserved;
-  const spent = { cost: noCost };
-  const refusal = await deps.repos.calls.reserve(context.tenant, callId, 1, { amount, spent });
-  if (refusal !== undefined) throw overBudget("cost_exceeded", refusal);
-  return amount;
 }
