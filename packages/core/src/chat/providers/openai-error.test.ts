@@ -193,11 +193,15 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     expect(error.message).toBe(
       "Provider 'acme' refused the credential 'ACME_KEY' (HTTP 401); check that it is valid and may use the model 'm-1'.",
     );
-    const withoutKey = toProviderError(readFailure(401, {}, "{}"), {
-      ...context,
-      provider: { ...provider, credential: null },
-    });
-    expect(withoutKey.message).toContain("carries no key");
+    const withoutKey = (status: number): string =>
+      toProviderError(readFailure(status, {}, "{}"), { ...context, provider: { ...provider, credential: null } })
+        .message;
+    expect(withoutKey(401)).toBe(
+      "Provider 'acme' refused the request, which carries no key (HTTP 401); name one in its 'credential' if it asks for one, or check that it has the model 'm-1' for everybody.",
+    );
+    expect(withoutKey(402)).toBe(
+      "Provider 'acme' has no quota or balance left (HTTP 402); top up its account or configure another provider.",
+    );
   });
 
   test("never repeats the key or account names of the back end", () => {

@@ -128,7 +128,8 @@ interface Sayings {
   readonly words: string;
   /** ` (HTTP 503)` or nothing. */
   readonly status: string;
-  readonly credential: string;
+  /** Undefined: the provider names none. */
+  readonly credential: string | undefined;
   readonly model: string;
   readonly wait: string;
 }
@@ -147,12 +148,14 @@ const kinds = {
     code: "provider_failed",
     isQuota: true,
     message: (provider, said) =>
-      `Provider '${provider.name}' has no quota or balance left${said.status}; top up the account behind ${said.credential} or configure another provider.`,
+      `Provider '${provider.name}' has no quota or balance left${said.status}; top up ${said.credential === undefined ? "its account" : `the account behind ${said.credential}`} or configure another provider.`,
   },
   unauthorized: {
     code: "provider_failed",
     message: (provider, said) =>
-      `Provider '${provider.name}' refused ${said.credential}${said.status}; check that it is valid and may use the model '${said.model}'.`,
+      said.credential === undefined
+        ? `Provider '${provider.name}' refused the request, which carries no key${said.status}; name one in its 'credential' if it asks for one, or check that it has the model '${said.model}' for everybody.`
+        : `Provider '${provider.name}' refused ${said.credential}${said.status}; check that it is valid and may use the model '${said.model}'.`,
   },
   unavailable: {
     code: "provider_unavailable",
@@ -247,10 +250,7 @@ function sayings(failure: UpstreamFailure, context: FailureContext): Sayings {
     reason: message === "" ? ", without a reason." : `: ${message.slice(0, messageLength)}`,
     words: message === "" ? "" : ` It says: ${message.slice(0, messageLength)}`,
     status: failure.status === undefined ? "" : ` (HTTP ${failure.status})`,
-    credential:
-      provider.credential === null
-        ? "the request, which carries no key because no credential is set"
-        : `the credential '${provider.credential}'`,
+    credential: provider.credential === null ? undefined : `the credential '${provider.credential}'`,
     model: context.model,
     wait: failure.retryAfterMs === undefined ? "later" : `in ${Math.ceil(failure.retryAfterMs / 1_000)} s`,
   };
