@@ -72,10 +72,12 @@ export function describePart(part: JsonObject): string {
   const { type, text } = part;
   if (type === "text" && typeof text === "string") return text;
   const data = dataOfPart(part);
-  const [, mediaType] = /^data:([\w.+-]+\/[\w.+-]+)/.exec(data ?? "") ?? [];
-  const bytes = data === undefined ? "" : `, ${Math.floor(((data.length - data.indexOf(",") - 1) * 3) / 4)} bytes`;
+  // A list that is called `content` may be of anything.
+  if (data === undefined) return JSON.stringify(part);
+  const [, mediaType] = /^data:([\w.+-]+\/[\w.+-]+)/.exec(data) ?? [];
+  const bytes = `, ${Buffer.byteLength(data.slice(data.indexOf(",") + 1), "base64")} bytes`;
   const kind = typeof type === "string" ? type.replace(/_url$/, "") : "part";
-  if (data?.startsWith("data:") === false) return `[${kind}: ${data}]`;
+  if (!data.startsWith("data:")) return `[${kind}: ${data}]`;
   return `[${kind}${mediaType === undefined ? "" : `: ${mediaType}`}${bytes}]`;
 }
 
