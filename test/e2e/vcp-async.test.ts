@@ -1,5 +1,6 @@
 /** Asynchronous VCP plugins: what they answer first, what they call back with, and what becomes of their calls. */
 import { createHmac } from "node:crypto";
+import { newId } from "@toolyard/core/ids";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { asyncPlugin, startDesks, type Desk, type Desks } from "../support/async-plugin.ts";
@@ -397,6 +398,55 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
       llm.script(text("Here it is."));
       await chat("Is it there?");
       expect(JSON.stringify(messagesOf(llm))).toContain("the video is ready");
+    } finally {
+      await llm.close();
+    }
+  });
+
+  test.each([
+    ["by its content", (url: string): Json => ({ content: [{ type: "image_url", image_url: { url } }] })],
+    ["by its base64", (url: string): Json => ({ base64: url.slice(url.indexOf(",") + 1) })],
+  ])("shows a model the picture that it calls back with %s, as a picture and not as text", async (_how, saying) => {
+    const llm = await startLlmStub();
+    try {
+      await tenant.addProvider(llm.url);
+      const picture = Buffer.alloc(30_000, 7);
+      picture.set(Buffer.from("\x89PNG\r\n\x1a\n", "latin1"));
+      const url = `data:image/png;base64,${picture.toString("base64")}`;
+      const desk = desks.open();
+      const order = { desk: desk.url, waits: true, answer: answerOf("p1", { messageForAI: "Submitted." }) };
+      llm.script(calls({ name, arguments: order }), text("It is being drawn."));
+      const session = newId("session");
+      const chat = (content: string): Promise<Json> =>
+        tenant.client.post("/v1/chat/completions", { session_id: session, messages: [{ role: "user", content }] });
+      await chat("Draw.");
+      const body = { requestId: "p1", status: "Succeed", message: "drawn", ...saying(url) };
+      await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/p1`, body);
+      llm.script(text("Here it is."));
+      await chat("Is it there?");
+      const [, result, shown] = messagesOf(llm);
+      expect(result.content).toContain("drawn");
+      expect(result.content).not.toContain(picture.toString("base64", 0, 300));
+      expect(shown.content.at(-1)).toEqual({ type: "image_url", image_url: { url } });
+      expect(JSON.parse((await stored(`${name}-p1.json`)) ?? "")).toEqual(body);
+    } finally {
+      await llm.close();
+    }
+  });
+
+  test("has its picture shown where it is faster than its answer", async () => {
+    const llm = await startLlmStub();
+    try {
+      await tenant.addProvider(llm.url);
+      const url = `data:image/png;base64,${Buffer.from("\x89PNG\r\n\x1a\n........", "latin1").toString("base64")}`;
+      const body = { requestId: "p1", status: "Succeed", content: [{ type: "image_url", image_url: { url } }] };
+      const early = [{ id: "p1", body }];
+      llm.script(calls({ name, arguments: { early, answer: answerOf("p1", { messageForAI: "Quick." }) } }), text("ok"));
+      await tenant.client.post("/v1/chat/completions", { messages: [{ role: "user", content: "Draw." }] });
+      expect(messagesOf(llm).map(({ role }) => role)).toEqual(["user", "assistant", "tool", "user"]);
+      const [result, shown] = messagesOf(llm).slice(-2);
+      expect(result.content).toMatch(/^Quick\.\n\[image: image\/png, 16 bytes\]\n/);
+      expect(shown.content.at(-1)).toEqual({ type: "image_url", image_url: { url } });
     } finally {
       await llm.close();
     }

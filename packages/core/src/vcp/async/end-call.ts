@@ -20,6 +20,7 @@ import type { TenantConfig } from "../../tenant-config.ts";
 import { logToolCall } from "../log/vcp-log.ts";
 import { distributedToolsOf } from "../nodes/distributed-tools.ts";
 import { vcpPluginsOf } from "../plugins/plugin.ts";
+import { contentOf, dataOfPart, toToolReply } from "../plugins/reply.ts";
 import { hasFailed, textOfResult } from "./results.ts";
 
 export interface TaskResult {
@@ -86,11 +87,22 @@ type TaskEnd =
 export function endOf({ task, text }: TaskResult): TaskEnd {
   const body = parseJsonExactly(text);
   if (!isJsonObject(body) || !hasFailed(body)) {
-    return { kind: "completed", reply: { mediaType: "application/json", body: text } };
+    const inParts = isJsonObject(body) ? inPartsOf(task, body) : undefined;
+    return { kind: "completed", reply: inParts ?? { mediaType: "application/json", body: text } };
   }
   const message = textOfResult(task, text).slice(0, longestMessage);
   const callback = text.length <= longestDetails ? { callback: body } : {};
   return { kind: "failed", message, details: { task_id: task.taskId, ...callback } };
+}
+
+/** Where it brings pictures or files, as a plugin's result that does; undefined: what it says is text. */
+function inPartsOf({ plugin }: VcpTask, { base64, ...value }: JsonObject): ToolReply | undefined {
+  const file = typeof base64 === "string" && base64 !== "" ? { base64 } : {};
+  const brings = contentOf(value)?.some((part) => dataOfPart(part)?.startsWith("data:") === true);
+  if (file.base64 === undefined && brings !== true) return undefined;
+  const { message } = value;
+  const words = typeof message === "string" && message !== "" ? { messageForAI: message } : {};
+  return toToolReply(plugin, { kind: "success", value, ...words, ...file });
 }
 
 const longestMessage = 4_096;

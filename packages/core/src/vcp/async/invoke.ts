@@ -165,6 +165,10 @@ async function replyOfEarly(
     );
   }
   const { messageForAI } = answer;
+  const { forModel } = end.reply;
+  if (typeof messageForAI === "string" && forModel !== undefined) {
+    return { ...end.reply, forModel: `${messageForAI}\n${forModel}` };
+  }
   const result = parseJsonExactly(text);
   if (typeof messageForAI !== "string" || !isJsonObject(result) || text.length > config.settings.result_bytes / 4)
     return end.reply;
