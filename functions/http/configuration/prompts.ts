@@ -176,7 +176,7 @@ export const agents = (route: RouteOf): Kind => ({
       ask(work, route("deleteAgent"), { params: { id }, query: { force: String(force) } }),
     );
   },
-  foresee(config, { before }, effect) {
+  foresee(config, { before }, { effect }) {
     const known = config.agents.find(({ id }) => id === before?.id);
     const made = effect?.given.at(-1);
     if (typeof made !== "object" || made === null) return config;

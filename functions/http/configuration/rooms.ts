@@ -7,6 +7,7 @@ import { readEveryPage } from "@toolyard/core/every-page";
 import { tenantsOwn, type NewGroupChatMember } from "@toolyard/core/group-chats/group-chat";
 import { agentsOf } from "@toolyard/core/group-chats/members";
 import { isJsonObject, type JsonObject, type JsonValue } from "@toolyard/core/json";
+import { parseToolUri } from "@toolyard/core/tools/uri";
 import { ask, idIn, liveAt, objectOf, parseBody, textIn, type RouteOf } from "./part.ts";
 
 /** As who brings it in says it. */
@@ -73,6 +74,10 @@ export const groupChats = (route: RouteOf): Kind => ({
   },
   async remove(work, { id }) {
     await ask(work, route("deleteGroupChat"), { params: { id } });
+  },
+  names(item, value) {
+    const agent = parseToolUri(value).service;
+    return textIn(item, "moderator") === agent || membersIn(item).some((member) => textIn(member, "name") === agent);
   },
 });
 

@@ -2,7 +2,7 @@
 import { isSame, toPlain } from "@toolyard/core/configuration/compare";
 import type { Kind, Work } from "@toolyard/core/configuration/kind";
 import { canonicalJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
-import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
+import { settingsInForce } from "@toolyard/core/tenants/settings";
 import * as z from "zod";
 import { toInvalidRequest } from "../errors.ts";
 import { checkTable, pricesBody } from "../routes/prices.ts";
@@ -40,9 +40,9 @@ export const settings = (route: RouteOf): Kind => ({
     });
     return undefined;
   },
-  foresee: (config, { item }) => {
+  foresee: (config, { item }, { core }) => {
     const { preprocessor_order } = config.settings;
-    return { ...config, settings: { ...tenantSettingsSchema.parse(item), preprocessor_order } };
+    return { ...config, settings: { ...settingsInForce(item, core.settingsCaps), preprocessor_order } };
   },
 });
 

@@ -273,7 +273,7 @@ export const plugins = (route: RouteOf): Kind => ({
     const required = z.array(z.string()).default([]).parse(definition["required_credentials"]);
     return [...required, ...credentialsNamedIn(definition["auth_config"] ?? null)];
   },
-  foresee(config, { item, before }, _effect) {
+  foresee(config, { item, before }) {
     const known = config.plugins.find((each) => pluginId(each) === before?.id);
     const { definition, enabled } = objectOf(item);
     const plugin = registerPlugin(definition, {

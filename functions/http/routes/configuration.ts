@@ -26,19 +26,35 @@ const neededSchema = z.array(
   z.strictObject({ name: z.string(), used_by: z.array(z.string()).meta({ example: ["providers/openai"] }) }),
 );
 
+const warningsSchema = z.array(
+  z.strictObject({ path: z.string().meta({ example: "webhooks[0].url" }), message: z.string() }),
+);
+
 const documentFields = {
   object: z.literal("configuration"),
-  format: z.literal(documentFormat),
+  format: z.literal(documentFormat, {
+    error: ({ input }) =>
+      input === undefined ? undefined : `must be ${documentFormat}, which is what this release reads and writes`,
+  }),
   credentials: neededSchema.meta({ description: "Credentials that are needed, without values, and what needs them." }),
 };
-const documentSchema = z.strictObject({ ...documentFields, ...kindFields }).meta({ id: "Configuration" });
+const documentSchema = z
+  .strictObject({
+    ...documentFields,
+    warnings: warningsSchema
+      .optional()
+      .meta({ description: "Secrets that stand in it as they are, where there are any." }),
+    ...kindFields,
+  })
+  .meta({ id: "Configuration" });
 
-/** Of a document that is sent, what says what it is may be left out; credentials are found out anew. */
+/** Of a document that is sent, what says what it is may be left out; credentials and warnings are found out anew. */
 const givenSchema = z
   .strictObject({
     object: documentFields.object.optional(),
     format: documentFields.format.optional(),
     credentials: z.unknown().optional(),
+    warnings: z.unknown().optional(),
     ...kindFields,
   })
   .meta({ id: "GivenConfiguration" });
@@ -77,6 +93,9 @@ const planSchema = z.strictObject({
   problems: z
     .array(z.strictObject({ code: z.string(), path: z.string(), message: z.string() }))
     .meta({ description: "All that keeps the document from being applied." }),
+  warnings: warningsSchema.meta({
+    description: "Secrets that stand in the document as they are; they keep it from nothing.",
+  }),
   missing_credentials: neededSchema.meta({ description: "Needed, and not stored here: PUT /v1/credentials/{name}." }),
 });
 
@@ -99,7 +118,7 @@ function viewStep({ kind, name, action }: Step): z.output<typeof applySchema.sha
   return { kind, name, action };
 }
 
-function viewPlan({ hash, steps, problems, missing }: Plan): z.output<typeof planSchema> {
+function viewPlan({ hash, steps, problems, warnings, missing }: Plan): z.output<typeof planSchema> {
   return {
     object: "configuration_plan",
     plan: hash,
@@ -109,6 +128,7 @@ function viewPlan({ hash, steps, problems, missing }: Plan): z.output<typeof pla
       ...(step.action === "changed" ? { fields: step.fields.map((field) => ({ ...field })) } : {}),
     })),
     problems: problems.map((problem) => ({ ...problem })),
+    warnings: warnings.map((warning) => ({ ...warning })),
     missing_credentials: missing.map(viewNeeded),
   };
 }
@@ -146,10 +166,10 @@ export const getConfiguration = defineRoute({
   isolation: ownOnly,
   async handler(c, { core, routes, caller, context }) {
     requireScopes(caller);
-    const { contextOfNow, readState, toDocument } = await import("@toolyard/core/configuration/document");
+    const { contextOfNow, readState, toExport } = await import("@toolyard/core/configuration/document");
     const kinds = await load(routes);
     const work = { core, context: await contextOfNow(core, context), idOf: () => undefined, goes: () => false };
-    const text = JSON.stringify(toDocument(kinds, await readState(kinds, work)), null, 2);
+    const text = JSON.stringify(toExport(kinds, await readState(kinds, work)), null, 2);
     return c.body(`${text}\n`, 200, { "content-type": "application/json" });
   },
 });

@@ -7,6 +7,7 @@ import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "..
 import type { TenantConfig } from "../tenant-config.ts";
 import type { Kinds, Live, Work } from "./kind.ts";
 import { documentFormat, kindNames, type KindName } from "./names.ts";
+import { plainSecretsIn } from "./plain-secrets.ts";
 
 export interface Named extends Live {
   readonly name: string;
@@ -45,7 +46,7 @@ export function inOrder<Item extends { readonly name: string; readonly item: Jso
   return keyed.sort((a, b) => (a.key < b.key ? -1 : a.key === b.key ? 0 : 1)).map(({ each }) => each);
 }
 
-export function toDocument(kinds: Kinds, state: State): JsonObject {
+export function toDocument(kinds: Kinds, state: State, told: JsonObject = {}): JsonObject {
   const fields = kindNames.map((name): readonly [string, JsonValue] => {
     const items = state[name].map(({ item }) => sorted(item));
     return [name, kinds[name].merge === undefined ? items : (items[0] ?? null)];
@@ -54,8 +55,21 @@ export function toDocument(kinds: Kinds, state: State): JsonObject {
     object: "configuration",
     format: documentFormat,
     credentials: neededIn(kinds, state).map(({ name, usedBy }) => ({ name, used_by: [...usedBy] })),
+    ...told,
     ...Object.fromEntries(fields),
   };
+}
+
+/** The same for whoever keeps it: with what they should know of it, where there is anything. */
+export function toExport(kinds: Kinds, state: State): JsonObject {
+  const warnings = kindNames.flatMap((name) =>
+    state[name].flatMap(({ item }, at) =>
+      plainSecretsIn(kinds[name].merge === undefined ? `${name}[${at}]` : name, item).map((warning) => ({
+        ...warning,
+      })),
+    ),
+  );
+  return toDocument(kinds, state, warnings.length === 0 ? {} : { warnings });
 }
 
 /** Of a provider the first model is that of requests that name none; arguments of tools are told in their order. */

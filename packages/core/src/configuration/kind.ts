@@ -5,6 +5,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
+import type { Reference } from "../services/references.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { KindName } from "./names.ts";
 import type { FirstEffect } from "./rehearse.ts";
@@ -26,9 +27,12 @@ export interface Work {
    * @throws GatewayError `invalid_request` where there is none, or several are
    */
   readonly idOf: (kind: KindName, name: string) => string | undefined;
-  /** Will this reference (services/references.ts) be gone once all is done? */
-  readonly goes: (reference: { readonly kind: string; readonly id: string }) => boolean;
+  /** Will this reference be gone once all is done? */
+  readonly goes: (reference: NamedReference) => boolean;
 }
+
+/** Of services/references.ts. */
+export type NamedReference = Pick<Reference, "kind" | "id" | "field" | "value">;
 
 export interface Change {
   readonly item: JsonValue;
@@ -36,6 +40,12 @@ export interface Change {
   readonly before: Live | undefined;
   /** Fields of the item that are new or other than before. */
   readonly changed: JsonObject;
+}
+
+/** What the rehearsal of a change came to, and what it was rehearsed with. */
+export interface Rehearsed {
+  readonly effect: FirstEffect | undefined;
+  readonly core: CoreDeps;
 }
 
 export interface Room {
@@ -64,12 +74,14 @@ export interface Kind {
   remove?(work: Work, live: Live): Promise<void>;
   /** Where a `param` of the routes stands in the item. */
   place?(param: string): string;
+  /** Does it name what a reference has as its value? Absent: where that is one of its texts. */
+  names?(item: JsonValue, value: string): boolean;
   /** Names of the credentials that it needs. */
   credentials?(item: JsonValue): readonly string[];
   /** Names by which documents know credentials that the tenant has under others. */
   holds?(config: TenantConfig): readonly string[];
   /** The configuration once this is done; for kinds that others name. */
-  foresee?(config: TenantConfig, change: Change, effect: FirstEffect | undefined): Promise<TenantConfig> | TenantConfig;
+  foresee?(config: TenantConfig, change: Change, rehearsed: Rehearsed): Promise<TenantConfig> | TenantConfig;
   without?(config: TenantConfig, live: Live): TenantConfig;
   /** As many as a tenant may have, and how many there are, with those that stand in no document. */
   room?(work: Work): Promise<Room> | Room;

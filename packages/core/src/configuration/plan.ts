@@ -23,6 +23,7 @@ import {
 } from "./document.ts";
 import type { Change, Kind, Kinds, Work } from "./kind.ts";
 import { kindNames, type KindName } from "./names.ts";
+import { plainSecretsIn, type Warning } from "./plain-secrets.ts";
 import { firstEffect, rehearsing } from "./rehearse.ts";
 
 export interface Step {
@@ -50,6 +51,8 @@ export interface Plan {
   readonly hash: string;
   readonly steps: readonly Step[];
   readonly problems: readonly Problem[];
+  /** What stands in the document and keeps it from nothing. */
+  readonly warnings: readonly Warning[];
   readonly missing: readonly Needed[];
   readonly state: State;
 }
@@ -93,7 +96,8 @@ export async function planConfiguration(kinds: Kinds, core: CoreDeps, given: Cal
   const stored = storedIn(context.config);
   const held = new Set(kindNames.flatMap((name) => kinds[name].holds?.(context.config) ?? []));
   const missing = neededIn(kinds, wanted).filter(({ name }) => !stored.has(name) && !held.has(name));
-  return { hash, steps, problems: rehearsal.problems, missing, state };
+  const warnings = Object.values(wanted).flatMap((all) => all.flatMap(({ path, item }) => plainSecretsIn(path, item)));
+  return { hash, steps, problems: rehearsal.problems, warnings, missing, state };
 }
 
 interface Sides {
@@ -162,7 +166,10 @@ class Rehearsal {
   ): Promise<readonly Wanted[]> {
     const kind = this.#kinds[name];
     if (kind.merge !== undefined) {
-      const asked = await this.#try(name, name, () => kind.parse(this.work, items));
+      const asked = await this.#try(name, name, () => {
+        requireText(items as JsonValue);
+        return kind.parse(this.work, items);
+      });
       const before = live[0]?.item ?? null;
       if (asked === undefined) return [{ name: "", item: before, path: name, isValid: false }];
       return [{ name: "", item: kind.merge(removeMissing ? null : before, asked), path: name, isValid: true }];
@@ -171,7 +178,10 @@ class Rehearsal {
     const places = new Map<string, string>();
     for (const [at, each] of (items as readonly unknown[]).entries()) {
       const path = `${name}[${at}]`;
-      const item = await this.#try(name, path, () => kind.parse(this.work, each));
+      const item = await this.#try(name, path, () => {
+        requireText(each as JsonValue);
+        return kind.parse(this.work, each);
+      });
       if (item === undefined) {
         read.push({ name: nameOf(kind, each) ?? path, item: null, path, isValid: false });
         continue;
@@ -222,7 +232,7 @@ class Rehearsal {
     if (kind.foresee !== undefined) {
       this.#context = {
         ...this.#context,
-        config: await kind.foresee(this.#context.config, change, effect.first),
+        config: await kind.foresee(this.#context.config, change, { effect: effect.first, core: this.#core }),
       };
     }
     return step;
@@ -230,8 +240,11 @@ class Rehearsal {
 
   /** In the order in which it is done; what others than these are changed to is seen then. */
   async remove(steps: readonly Step[]): Promise<void> {
-    const unforeseen = steps.filter(({ kind, action }) => action !== "changed" || !referring.has(kind));
-    this.#goes = goingOf(unforeseen, ["removed", "changed"]);
+    const anew = steps.filter(({ kind, action }) => action === "changed" && !referring.has(kind));
+    const isGone = goingOf(steps, ["removed"]);
+    this.#goes = (reference) =>
+      isGone(reference) ||
+      anew.some((step) => goingOf([step], ["changed"])(reference) && !this.#names(step, reference.value));
     for (const { kind: name, action, live, path } of steps.toReversed()) {
       const kind = this.#kinds[name];
       if (action !== "removed" || live === undefined || kind.remove === undefined) continue;
@@ -240,6 +253,11 @@ class Rehearsal {
       if (kind.without === undefined) continue;
       this.#context = { ...this.#context, config: kind.without(this.#context.config, live) };
     }
+  }
+
+  #names({ kind, change }: Step, value: string): boolean {
+    const item = change?.item ?? null;
+    return this.#kinds[kind].names?.(item, value) ?? holdsText(item, value);
   }
 
   async #try<T>(name: KindName, path: string, work: () => Promise<T> | T): Promise<T | undefined> {
@@ -254,10 +272,25 @@ class Rehearsal {
   }
 }
 
+/** What the database would write otherwise would be other than the document for ever. @throws GatewayError `invalid_request` */
+function requireText(value: JsonValue, path: readonly string[] = []): void {
+  if (typeof value === "string" && !value.isWellFormed()) {
+    const message = "This is no Unicode text: half of a surrogate pair stands in it.";
+    throw new GatewayError("invalid_request", message, { param: path.join(".") });
+  }
+  if (Array.isArray(value)) for (const [at, each] of value.entries()) requireText(each, [...path, String(at)]);
+  else if (isJsonObject(value)) for (const [key, each] of Object.entries(value)) requireText(each, [...path, key]);
+}
+
 function nameOf(kind: Kind, item: unknown): string | undefined {
   if (!isJsonObject(item)) return undefined;
   const name: unknown = kind.identify(item);
   return typeof name === "string" && name !== "" ? name : undefined;
+}
+
+function holdsText(item: JsonValue, text: string): boolean {
+  if (typeof item !== "object" || item === null) return item === text;
+  return Object.values(item).some((each) => holdsText(each, text));
 }
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");

@@ -1,0 +1,60 @@
+/**
+ * Secrets that stand in a document as they are: what was stored before it was known for one, addresses that open
+ * something to whoever knows them, tokens in texts and arguments. Those who keep the document are told of them.
+ */
+import { isHook, isUnknown, secretInSegment } from "../import/curl/secrets.ts";
+import { isJsonObject, type JsonValue } from "../json.ts";
+import { hasSecretInQuery, isSecretValue } from "../secrets/secret-shape.ts";
+
+export interface Warning {
+  /** Of the document: `webhooks[0].url`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+const message =
+  "This looks like a secret and stands here as it is: whoever has the document has it. Where the field takes none, store it with PUT /v1/credentials/{name} and refer to that; else keep the document where secrets are kept.";
+
+/** @param path of the item: `webhooks[0]` */
+export function plainSecretsIn(path: string, item: JsonValue): readonly Warning[] {
+  const found: Warning[] = [];
+  const visit = (value: JsonValue, at: readonly string[], name: string): void => {
+    if (typeof value === "string") {
+      if (isPlainSecret(name, value)) found.push({ path: at.join("."), message });
+    } else if (Array.isArray(value)) {
+      for (const [index, each] of value.entries()) visit(each, [...at, String(index)], "");
+    } else if (isJsonObject(value)) {
+      for (const [key, each] of Object.entries(value)) if (!namesOnly.has(key)) visit(each, [...at, key], key);
+    }
+  };
+  visit(item, [path], "");
+  return found;
+}
+
+/** Fields that hold names, of credentials and of arguments. */
+const namesOnly: ReadonlySet<string> = new Set([
+  "credential",
+  "not_secret",
+  "properties",
+  "required_credentials",
+  "source",
+]);
+
+function isPlainSecret(name: string, text: string): boolean {
+  if (isUnknown(text)) return false;
+  return isSecretValue(name, text) || (/^[a-z][a-z\d+.-]*:\/\//i.test(text) && opensSomething(text));
+}
+
+/** Has an address user and password, a secret parameter, or a part that is long and says nothing? */
+function opensSomething(text: string): boolean {
+  const url = URL.parse(text);
+  if (url === null) return false;
+  if (url.password !== "" || hasSecretInQuery(text)) return true;
+  const segments = url.pathname.split("/");
+  const isHookHost = url.hostname.split(".").some(isHook);
+  return segments.some((segment, at) => {
+    const isOfHook = isHookHost || segments.slice(0, at).some(isHook);
+    const place = { before: segments[at - 1] ?? "", isOfHook, isAuthorized: false };
+    return secretInSegment(segment, place) !== undefined;
+  });
+}
