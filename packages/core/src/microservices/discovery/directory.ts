@@ -21,6 +21,8 @@ import { asNotSent, type Registry } from "./registry.ts";
 const most = 2_000;
 /** Milliseconds after which a registry that failed is asked again, at most. */
 const againMs = 5_000;
+/** Milliseconds that calls wait for a registry where there is a list to go on with. */
+const patienceMs = 1_000;
 
 interface Entry {
   readonly registry: Registry;
@@ -47,10 +49,24 @@ export class Directory {
     if (discovery === undefined) return Promise.resolve(endpoints ?? []);
     const entry = this.#entryOf(service, discovery, context);
     if (entry.instances !== undefined && this.#deps.clock.now() < entry.nextAt) return Promise.resolve(entry.instances);
-    entry.asking ??= this.#refresh(entry, discovery, context).finally(() => {
-      entry.asking = undefined;
-    });
+    entry.asking ??= this.#ask(entry, discovery, context);
     return waitFor(entry.asking, context.signal);
+  }
+
+  /** A registry that hangs holds up one call for a moment, and none while it goes on doing so. */
+  #ask(entry: Entry, discovery: Discovery, context: InvocationContext): Promise<readonly Instance[]> {
+    const kept = this.#keptIn(entry, discovery);
+    const ended = new AbortController();
+    const answer = this.#refresh(entry, discovery, context).finally(() => {
+      entry.asking = undefined;
+      ended.abort();
+    });
+    if (kept.length === 0) return answer;
+    const late = this.#deps.clock.sleep(patienceMs, ended.signal).then(
+      () => kept,
+      () => answer,
+    );
+    return Promise.race([answer, late]);
   }
 
   async #refresh(entry: Entry, discovery: Discovery, context: InvocationContext): Promise<readonly Instance[]> {
@@ -68,8 +84,8 @@ export class Directory {
     } catch (error) {
       failure = error;
     }
-    const kept = entry.instances ?? [];
-    if (kept.length > 0 && clock.now() - entry.at <= discovery.keep_ms) {
+    const kept = this.#keptIn(entry, discovery);
+    if (kept.length > 0) {
       log.log("warn", "a registry has no instances to give; the last list stays in force", {
         registry: discovery.type,
         service: discovery.service,
@@ -81,6 +97,11 @@ export class Directory {
     entry.instances = undefined;
     if (failure !== undefined) throw asNotSent(failure);
     return [];
+  }
+
+  /** What may be called although the registry says nothing; empty where it is nothing, or too old. */
+  #keptIn({ instances = [], at }: Entry, { keep_ms: keepMs }: Discovery): readonly Instance[] {
+    return this.#deps.clock.now() - at <= keepMs ? instances : [];
   }
 
   #usable(named: readonly Instance[], { type: registry, service }: Discovery): readonly Instance[] {
