@@ -594,8 +594,12 @@ describe(`instances ${verifies("SVC-3")}`, () => {
       message: expect.stringContaining("(403): the login failed: unknown user!; check"),
     });
     expect(await asking({ username: "nobody" })).toMatchObject({
-      code: "credential_invalid",
-      message: expect.stringContaining("(500): the login failed: caused: nobody;"),
+      code: "tool_unreachable",
+      message: expect.stringContaining("answered the login with status 500: caused: nobody; (which it says of users"),
+    });
+    expect(await asking({ url: `${registry.url}/elsewhere` })).toMatchObject({
+      code: "tool_unreachable",
+      message: expect.stringContaining("correct 'config.discovery.url'"),
     });
     expect(await asking({ username: undefined, password: undefined })).toMatchObject({
       code: "credential_invalid",
@@ -608,6 +612,21 @@ describe(`instances ${verifies("SVC-3")}`, () => {
       message: expect.stringContaining("answered the login with status 503: server is STARTING now"),
     });
   });
+
+  test.each([{ namespace: "Shop" }, { service: "loyalty,app=x" }, { service: "x".repeat(64) }])(
+    "are not looked for under %j, which Kubernetes has no names for",
+    async (names) => {
+      const { client } = await gateway.newTenant();
+      const place = { type: "kubernetes", url: "https://127.0.0.1:9", token: "secret", service: "loyalty", ...names };
+      const config = { protocol: "http", discovery: place, tools: listing };
+      const { json } = await client.send("post", "/v1/tool-services", { scheme: "svc", service_id: "loyalty", config });
+      expect(json.error).toMatchObject({
+        code: "invalid_definition",
+        param: `config.discovery.${Object.keys(names)[0]}`,
+        message: expect.stringContaining("must be a name of Kubernetes"),
+      });
+    },
+  );
 
   test("have ports that are named where Kubernetes knows none of those asked for", async () => {
     const token = "kubernetes-token";

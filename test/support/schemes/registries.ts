@@ -111,7 +111,7 @@ export async function startNacos({ version, user }: NacosOptions): Promise<Nacos
     if (method === "POST" && url.pathname === loginPath) {
       const form = new URLSearchParams(body.toString());
       if (stub.isStarting) return { status: 503, body: "server is STARTING now, please try again later!" };
-      // That is how it says that it knows nobody of this name.
+      // That is how it says that it knows nobody of this name, and of everybody while it starts.
       if (form.get("username") !== user?.username) return { status: 500, body: `caused: ${form.get("username")};` };
       if (form.get("password") !== user?.password) return { status: 403, body: "unknown user!" };
       return json({

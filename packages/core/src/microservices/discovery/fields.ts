@@ -12,6 +12,16 @@ const name = (description: string): z.ZodString =>
     .regex(/^[^\u0000-\u0020\u007f/?#%]+$/, "must have no spaces, slashes, '?', '#' and '%'")
     .meta({ description });
 
+/** Goes into a path and a selector of labels, where more than a name would mean more. */
+const kubernetesName = (description: string): z.ZodString =>
+  z
+    .string()
+    .regex(
+      /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/,
+      "must be a name of Kubernetes: up to 63 lower-case letters, digits and '-'",
+    )
+    .meta({ description });
+
 const common = {
   refresh_ms: z
     .int()
@@ -62,8 +72,8 @@ export const nacosSchema = z
 export const kubernetesSchema = z.strictObject({
   type: z.literal("kubernetes"),
   url: httpUrlField("Address of the API server.").meta({ example: "https://kubernetes.default.svc" }),
-  service: name("Name of the Service object."),
-  namespace: name("Namespace.").default("default"),
+  service: kubernetesName("Name of the Service object."),
+  namespace: kubernetesName("Namespace.").default("default"),
   port: z
     .union([name("Name."), z.int().min(1).max(65_535)])
     .optional()

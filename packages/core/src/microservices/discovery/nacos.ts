@@ -138,19 +138,19 @@ class Nacos implements Registry {
     }
     throw new GatewayError(
       "tool_unreachable",
-      `Nacos of '${this.#config.service}' has no login; leave out 'config.discovery.username'.`,
+      `Nacos of '${this.#config.service}' has no login at this address; correct 'config.discovery.url', or leave out 'config.discovery.username'.`,
       {
-        param: "config.discovery.username",
+        param: "config.discovery",
       },
     );
   }
 
-  /** Of a user that it does not know Nacos says 500; beyond that it is not there, or not yet. */
   #loginFailure(answer: RegistryAnswer): GatewayError {
+    const { status } = answer;
     const said = after(saidIn(answer));
-    return answer.status > 500
-      ? this.#client.failure(`answered the login with status ${answer.status}${said}`)
-      : this.#client.refused(answer.status, `the login failed${said}`);
+    if (status < 500) return this.#client.refused(status, `the login failed${said}`);
+    const ambiguous = status === 500 ? " (which it says of users that it does not know, and while it starts)" : "";
+    return this.#client.failure(`answered the login with status ${status}${said}${ambiguous}`);
   }
 
   #base(): string {
