@@ -139,11 +139,14 @@ const regionReasons: ReadonlySet<string> = new Set([
 const elsewhere =
   "the bucket is in another region or has another address; set 'config.region', or 'config.endpoint' where one is given";
 const virtual = "this store does not take buckets in paths; set 'config.addressing' to 'virtual'";
+const inPlace = "check 'config.bucket', 'config.endpoint' and 'config.addressing'";
 const notAllowed =
   "check what the access key may do with this bucket and key (without the right to list, a missing object is answered so, too)";
 
 const advices: Readonly<Record<string, string>> = {
   NoSuchBucket: "check 'config.bucket' and 'config.region'",
+  InvalidBucketName: inPlace,
+  MethodNotAllowed: inPlace,
   AccessDenied: notAllowed,
   InvalidAccessKeyId: "check 'config.access_key_id'",
   // Versity's gateway.
