@@ -81,6 +81,16 @@ export function toOpenFailure(error: unknown, account: MailAccount): GatewayErro
       });
 }
 
+/** Of a server that names no way to log in; asked all the same it would say no to whatever name and password. */
+export function noLogin(account: MailAccount): GatewayError {
+  const wayOut = "leave out 'config.username' and 'config.password'";
+  const advice =
+    account.security === "none" ? `in clear; set 'config.security' to 'starttls', or ${wayOut}` : `there; ${wayOut}`;
+  return new GatewayError("tool_failed", `${describePeer(account)} offers no login ${advice}.`, {
+    param: "config.username",
+  });
+}
+
 interface LoginFailure extends Reply {
   readonly peer: string;
   readonly account: MailAccount;

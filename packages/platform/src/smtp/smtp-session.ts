@@ -21,7 +21,7 @@ import SmtpConnection, {
   type SMTPConnectionOptions,
   type SMTPConnectionSendInfo,
 } from "nodemailer/lib/smtp-connection";
-import { describePeer, isPutOff, readReply, toOpenFailure, toReplies } from "./smtp-replies.ts";
+import { describePeer, isPutOff, noLogin, readReply, toOpenFailure, toReplies } from "./smtp-replies.ts";
 
 /** A server that says nothing for so long is gone; the call's own limit usually ends first. */
 const silenceMs = 120_000;
@@ -98,6 +98,7 @@ class SmtpSession implements MailSession {
         this.#connection.connect((error) => (error === undefined ? give() : fail(error))),
       );
       if (login === undefined) return;
+      if (!this.#connection.allowsAuth) throw noLogin(this.#account);
       const { username: user, password: pass } = login;
       await this.#step<void>(({ give, fail }) =>
         this.#connection.login({ user, pass }, (error) => (error === null ? give() : fail(error))),

@@ -104,6 +104,23 @@ describe(`SMTP accounts ${verifies("MAIL-1")}`, () => {
     expect(stub.logins).toEqual([]);
   });
 
+  test.each([
+    ["starttls", { disabledCommands: ["AUTH"] }, "offers no login there; leave out 'config.username'"],
+    [
+      "none",
+      { disabledCommands: ["AUTH", "STARTTLS"] },
+      "offers no login in clear; set 'config.security' to 'starttls', or leave out",
+    ],
+  ] as const)("are not logged in to where the server offers no login: %s", async (security, options, said) => {
+    const stub = await start({
+      disabledCommands: [...("disabledCommands" in options ? options.disabledCommands : [])],
+    });
+    const login = { username: "shop", password: "pw", credential: "PW" };
+    const error = await failed(transport.open(account(stub.port, { security, login }), never));
+    expect(error).toMatchObject({ code: "tool_failed", delivery: "not_sent", message: expect.stringContaining(said) });
+    expect(stub.logins).toEqual([]);
+  });
+
   test("are not trusted without a certificate for their name", async () => {
     const stub = await start();
     const stranger = await failed(transport.open(account(stub.port, { tls: undefined }), never));
