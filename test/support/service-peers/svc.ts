@@ -1,4 +1,5 @@
 /** Microservices: grpc-js with reflection, health and TLS, HTTP behind each registry. */
+import { noNacos, startNacosServer } from "../brokers/nacos.ts";
 import { loyaltyDescriptors, startGrpcPeer, type GrpcPeerOptions } from "../grpc-peer.ts";
 import type { Json } from "../gateway-client.ts";
 import { startHttpStub } from "../http-stub.ts";
@@ -30,21 +31,37 @@ function grpc(name: string, options: GrpcPeerOptions, config: Json): ServicePeer
   };
 }
 
-type Registry = () => Promise<readonly [registry: RegistryStub, discovery: Json]>;
+interface RunningRegistry {
+  readonly discovery: Json;
+  /** Makes an instance on loopback known as `loyalty`. */
+  register(port: number): Promise<void> | void;
+  close(): Promise<void>;
+}
+type StartRegistry = () => Promise<RunningRegistry>;
 
-function http(name: string, start: Registry): ServicePeer {
+function stubbed(stub: RegistryStub, discovery: Json): RunningRegistry {
+  return {
+    discovery: { url: stub.url, service: "loyalty", ...discovery },
+    register(port) {
+      stub.known = [{ host: "127.0.0.1", port }];
+    },
+    close: () => stub.close(),
+  };
+}
+
+function http(name: string, start: StartRegistry): ServicePeer {
   return {
     scheme: "svc",
     name,
     async start() {
       const stub = await startHttpStub(({ method }) => ({ body: JSON.stringify({ method }) }));
-      const [registry, discovery] = await start();
-      registry.known = [{ host: "127.0.0.1", port: Number(new URL(stub.url).port) }];
+      const registry = await start();
+      await registry.register(Number(new URL(stub.url).port));
       const asked = (method: string) => (): number => stub.requests.filter((asking) => asking.method === method).length;
       return {
         config: {
           protocol: "http",
-          discovery,
+          discovery: registry.discovery,
           auth_type: "jwt",
           auth_config: { key: "a-secret-that-signs-for-the-suite-of-peers", audience: "loyalty" },
           tools: {
@@ -66,10 +83,21 @@ function http(name: string, start: Registry): ServicePeer {
 }
 
 const nacos = (version: 1 | 2 | 3): ServicePeer =>
-  http(`HTTP behind Nacos, API of version ${version}`, async () => {
-    const stub = await startNacos({ version });
-    return [stub, { type: "nacos", url: stub.url, service: "loyalty" }];
-  });
+  http(`HTTP behind Nacos, API of version ${version}`, async () =>
+    stubbed(await startNacos({ version }), { type: "nacos" }),
+  );
+
+const realNacos: ServicePeer = {
+  ...http("HTTP behind Nacos 2.2.4 itself", async () => {
+    const server = await startNacosServer();
+    return {
+      discovery: { type: "nacos", url: server.url, service: "loyalty" },
+      register: (port) => server.register("loyalty", port),
+      close: () => server.close(),
+    };
+  }),
+  absent: noNacos,
+};
 
 export const svcPeers: readonly ServicePeer[] = [
   grpc("gRPC with descriptors", { health: "serving" }, { grpc: { descriptors: loyaltyDescriptors } }),
@@ -81,16 +109,15 @@ export const svcPeers: readonly ServicePeer[] = [
     { tls: { ca: localCertificate } },
   ),
   http("HTTP behind Consul", async () => {
-    const stub = await startConsul({ token: "consul-token" });
-    return [stub, { type: "consul", url: stub.url, service: "loyalty", token: "consul-token" }];
+    const token = "consul-token";
+    return stubbed(await startConsul({ token }), { type: "consul", token });
   }),
   nacos(1),
   nacos(2),
   nacos(3),
+  realNacos,
   http("HTTP behind Kubernetes", async () => {
     const token = "kubernetes-token";
-    const stub = await startKubernetes({ token });
-    const place = { service: "loyalty", namespace: "shop", port: "main" };
-    return [stub, { type: "kubernetes", url: stub.url, token, ...place }];
+    return stubbed(await startKubernetes({ token }), { type: "kubernetes", token, namespace: "shop", port: "main" });
   }),
 ];
