@@ -23,17 +23,16 @@ export function hasStartedWrite({ details }: GatewayError): boolean {
 
 export function toOpenAiError(error: GatewayError, requestId?: string): OpenAiErrorBody {
   const { param, toolName, retryAfterMs, extra } = error.details;
-  return {
-    error: {
-      ...extra,
-      message: error.message,
-      type: error.spec.type,
-      param: param ?? null,
-      code: error.code,
-      ...(toolName === undefined ? {} : { tool_name: toolName }),
-      ...(requestId === undefined ? {} : { request_id: requestId }),
-      ...(error.spec.retryable && !hasStartedWrite(error) ? { retryable: true } : {}),
-      ...(retryAfterMs === undefined ? {} : { retry_after_ms: Math.ceil(retryAfterMs) }),
-    },
+  const said = {
+    message: error.message,
+    type: error.spec.type,
+    param: param ?? null,
+    code: error.code,
+    ...(toolName === undefined ? {} : { tool_name: toolName }),
+    ...(requestId === undefined ? {} : { request_id: requestId }),
+    ...(error.spec.retryable && !hasStartedWrite(error) ? { retryable: true } : {}),
+    ...(retryAfterMs === undefined ? {} : { retry_after_ms: Math.ceil(retryAfterMs) }),
   };
+  // First for people, to whom some clients show the beginning of the body as it is; last, so that nothing stands in its place.
+  return { error: { ...said, ...extra, ...said } };
 }
