@@ -289,10 +289,9 @@ function describeClaims(fixture: CallFixture): void {
       await times(3, () => fixture.rowIn(other, "queued", { async: true }));
       const ids = await times(60, () => fixture.rowIn(tenant, "queued", { async: true }));
       await fixture.rowIn(tenant, "queued", { async: true, runAt: Date.now() + hour });
+      const began = Date.now() - hour;
       await Promise.all(
-        ids.map((id, at) =>
-          fixture.run("UPDATE calls SET created_at = created_at - ?1 WHERE id = ?2", hour - at * 1_000, id),
-        ),
+        ids.map((id, at) => fixture.run("UPDATE calls SET created_at = ?1 WHERE id = ?2", began + at * 1_000, id)),
       );
       const waitingAt = async (at: number) => {
         const claim = await fixture.calls.claim(tenant, ids[at] ?? "", { leaseMs: 60_000, concurrency: 1 });
