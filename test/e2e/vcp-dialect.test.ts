@@ -569,17 +569,20 @@ const byHandOf = (text: string, client = tenant.client): Promise<Reply> =>
   client.send("post", "/v1/human/tool", undefined, { raw: text, headers: { "content-type": "text/plain" } });
 
 describe(`tasks that plugins work on ${verifies("VCP-10", "VCP-11")}`, () => {
-  test("are placeholders until their result is there, which the model reads by the next round", async () => {
+  test("are placeholders until their result is there, which the model reads by the next round, and sees the picture of", async () => {
     const desks = await startDesks();
     try {
       const desk = desks.open();
       await importVcp(tenant.client, asyncPlugin("VideoMaker"));
       await tenant.addPlugin(tool("AddNote"));
+      const base64 = Buffer.from("\x89PNG\r\n\x1a\n........", "latin1").toString("base64");
       const order = {
         answer: { status: "success", requestId: "t1", result: { id: "t1" }, messageForAI: "Submitted." },
         desk: desk.url,
         waits: true,
-        late: [{ id: "t1", body: { requestId: "t1", status: "Succeed", message: 'cost $& and {{Date}} "ready"' } }],
+        late: [
+          { id: "t1", body: { requestId: "t1", status: "Succeed", message: 'cost $& and {{Date}} "ready"', base64 } },
+        ],
       };
       const call = { method: "tools/call", params: { name: "VideoMaker", arguments: order } };
       const placeholder = "{{VCP_ASYNC_RESULT::VideoMaker::t1}}";
@@ -599,6 +602,8 @@ describe(`tasks that plugins work on ${verifies("VCP-10", "VCP-11")}`, () => {
       expect(first(1)).toContain(`Submitted.\\n${placeholder}`);
       expect(first(2)).toContain(String.raw`cost $& and {{Date}} \"ready\"`);
       expect(first(2)).not.toContain(placeholder);
+      const shown = { type: "image_url", image_url: { url: `data:image/png;base64,${base64}` } };
+      expect([sent(2).length, sent(2).at(-1).content.at(-1)]).toEqual([6, shown]);
       // What the model has said of it stays as it was said.
       expect(sent(2)[3].content).toContain(placeholder);
       expect(textOf(answer)).toContain(`VideoMaker 调用成功。`);

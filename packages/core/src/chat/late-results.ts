@@ -6,10 +6,11 @@
 import type { Call } from "../calls/call.ts";
 import { outcomeOf } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
 import { parseJson, type JsonObject } from "../json.ts";
 import { aliasOf } from "../tools/alias.ts";
 import { textForModel } from "../tools/outcome.ts";
-import { isOfPictures, picturesMessage, type PictureDeps } from "./pictures.ts";
+import { isOfPictures, picturesMessage, type PicturedResult, type PictureDeps } from "./pictures.ts";
 
 export interface LateResults {
   /** The calls, by id. */
@@ -43,9 +44,22 @@ export async function withPictures(
   { late, due }: { readonly late: LateResults; readonly due: readonly Call[] },
 ): Promise<LateResults> {
   if (!context.config.settings.show_result_pictures) return late;
-  const results = due.map((call) => ({ tool: aliasOf(call.tool), outcome: outcomeOf(call) }));
-  const message = await picturesMessage(deps, context, results);
+  const message = await picturesMessage(deps, context, due.map(toResult));
   return message === undefined ? late : { ...late, messages: [...late.messages, message] };
+}
+
+/** Of calls that have ended while their chat went on, as they are on record. */
+export async function resultsOf(
+  deps: Pick<CoreDeps, "repos">,
+  tenant: string,
+  ids: readonly string[],
+): Promise<readonly PicturedResult[]> {
+  const found = await Promise.all(ids.map((id) => deps.repos.calls.get(tenant, id)));
+  return found.flatMap((call) => (call === undefined ? [] : [toResult(call)]));
+}
+
+function toResult(call: Call): PicturedResult {
+  return { tool: aliasOf(call.tool), outcome: outcomeOf(call) };
 }
 
 function toMessages(

@@ -24,7 +24,7 @@ import { ChatCollector } from "./collect.ts";
 import type { ChatEvent, ToolExecution } from "./events.ts";
 import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
-import { leaveOut, type LateResults } from "./late-results.ts";
+import { leaveOut, resultsOf, type LateResults } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
 import {
@@ -507,8 +507,12 @@ class ChatRun {
       return false;
     }
     this.#messages.push(...messages, ...pictures);
+    const inTime = await dialect.update(this.#messages);
+    this.#tools.tellInTime(inTime);
+    // In the place of a placeholder are their words.
+    const ended = this.#showsPictures ? await resultsOf(this.#deps, this.#chat.context.tenant, inTime) : [];
+    this.#messages.push(...(await this.#picturesOf(ended)));
     makeRoom(this.#messages);
-    this.#tools.tellInTime(await dialect.update(this.#messages));
     if (this.#chat.agent !== undefined) yield* this.#goOn(this.#chat.agent);
     if (this.#meter.isLimited) await this.#tools.finished();
     await this.#meter.admitTurn(this.#promptTokens);
