@@ -40,6 +40,27 @@ describe(`a tick ${verifies("API-5", "CHAT-13")}`, () => {
     expect(left).toBe(0);
   });
 
+  test("lets nothing wait for more than one of many sessions whose files have to go", async () => {
+    const happened: string[] = [];
+    let left = 3;
+    const sessions: Repos["sessions"] = {
+      ...unscripted<Repos["sessions"]>("repos.sessions"),
+      takeExpired: (limit) => {
+        const taken = Array.from({ length: Math.min(limit, left) }, () => ({ tenant: "ten_1", id: `s${left--}` }));
+        happened.push(...taken.map(({ id }) => id));
+        return Promise.resolve(taken);
+      },
+    };
+    const expire = (): Promise<number> => {
+      happened.push("connections to others");
+      return Promise.resolve(0);
+    };
+    const oauth: Repos["oauth"] = { ...unscripted<Repos["oauth"]>("repos.oauth"), expire };
+    const core = createFakeCore({ repos: { sessions, oauth } });
+    await expect(tick(core)).rejects.toThrow("was not expected");
+    expect(happened).toEqual(["s3", "connections to others", "s2", "s1"]);
+  });
+
   test("says that the clock of the machine is wrong, once for each time that it is", async () => {
     const clock = createFakeClock();
     let apartMs = 0;

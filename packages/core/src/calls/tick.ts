@@ -16,8 +16,8 @@ import { sendUnheld } from "./send-unheld.ts";
 
 /** Rows of one kind in one round. */
 const sweepLimit = 200;
-/** Each of them may have thousands of files. */
-const sessionLimit = 10;
+/** Each of them may have thousands of files, and what comes after them in a round waits for them; another round follows. */
+const sessionLimit = 1;
 /** How long rounds follow each other: well within the minute until the next tick, and within the function's time. */
 const roundsMs = 20_000;
 
