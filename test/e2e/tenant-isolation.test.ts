@@ -139,6 +139,22 @@ describe(`every route ${verifies("BLIND-4", "CHAT-11")}`, () => {
     },
   );
 
+  const takesNothing = ({ method, request }: RouteModule): boolean =>
+    method === "patch" && request.body?.safeParse({}).success === true;
+
+  test.each(objectRoutes.filter(([, route]) => takesNothing(route)))(
+    "%s is given nothing to change, and changes nothing",
+    async (name, route) => {
+      const client = route.scope === "operator" ? gateway.operator : owner.client;
+      const path = pathOf(route, arranged.get(name) ?? { params: {} });
+      const [first, again] = [await client.send("patch", path, {}), await client.send("patch", path, {})];
+      expect([first.status, again.status]).toEqual([200, 200]);
+      const told = ({ json: { updated_at: _at, version: _version, revision: _revision, ...said } }: Reply): unknown =>
+        said;
+      expect(told(again)).toEqual(told(first));
+    },
+  );
+
   test.each(guarded.filter(([, route]) => route.scope !== null))(
     "%s refuses a key without its scope",
     async (name, route) => {

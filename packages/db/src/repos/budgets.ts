@@ -65,7 +65,11 @@ export function createBudgetRepo(shards: Shards): BudgetRepo {
     },
 
     update: async (tenant, id, change) => {
-      const update = build.update(budgets).set(change).where(own(tenant, id));
+      // Whoever changes nothing writes what is there.
+      const update = build
+        .update(budgets)
+        .set({ tenant, ...change })
+        .where(own(tenant, id));
       const [, , found] = await shards
         .databaseFor(tenant)
         .batch([statement(update), raiseConfigVersion(tenant), read(tenant, id)], { repeatable: true });
