@@ -70,6 +70,15 @@ describe(`what apply would be refused for ${verifies("CFG-1", "CFG-4")}`, () => 
     expect(await apply(other, last, { remove_missing: true })).toMatchObject({ complete: true });
   });
 
+  test("no flow that was never published: its draft makes room for the one of the document", async () => {
+    const { client } = await gateway.newTenant();
+    const draft = await client.post("/v1/flows", { definition: { ...flow("f"), description: "A draft." } });
+    const flows = [{ definition: flow("f") }];
+    expect(await apply(client, { flows })).toMatchObject({ complete: true });
+    expect((await plan(client, { flows }, { remove_missing: true })).in_sync).toBe(true);
+    expect((await client.get("/v1/flows")).data.map(({ id }: Json) => id)).toEqual([draft.id]);
+  });
+
   test("the operator's caps, of what is asked for and of what was stored before them", async () => {
     const tenant = await gateway.newTenant();
     await tenant.client.expect("patch", "/v1/settings", { knowledge_bases: 3 });

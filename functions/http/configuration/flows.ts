@@ -3,6 +3,7 @@ import { requireMayRunTools } from "@toolyard/core/callers/grant";
 import { isSame, pairUp, toPlain } from "@toolyard/core/configuration/compare";
 import type { Kind, Work } from "@toolyard/core/configuration/kind";
 import { unlessUsed } from "@toolyard/core/configuration/unless-used";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { readEveryPage } from "@toolyard/core/every-page";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { mostOf } from "@toolyard/core/ports/limits";
@@ -50,10 +51,25 @@ const hooksIn = (item: JsonValue): readonly JsonObject[] => {
   return Array.isArray(hooks) ? hooks.map(objectOf) : [];
 };
 
-/** A flow of this name that was never published: its draft makes room for the document's. */
-async function unpublished({ core, context }: Work, name: string): Promise<string | undefined> {
-  const all = await readEveryPage((page) => core.repos.flows.list(context.tenant, page));
-  return all.find((flow) => flow.name === name && flow.latest === null)?.id;
+/** The draft of a flow of this name that was never published makes room for the document's; few have one. */
+async function create(route: RouteOf, work: Work, body: JsonObject): Promise<string> {
+  try {
+    return idIn(await ask(work, route("createFlow"), { body: { ...body, publish: true } }));
+  } catch (error) {
+    if (!(error instanceof GatewayError) || error.code !== "conflict") throw error;
+    const { core, context } = work;
+    const name = textIn(body["definition"] ?? null, "name");
+    const all = await readEveryPage((page) => core.repos.flows.list(context.tenant, page));
+    const draft = all.find((flow) => flow.name === name && flow.latest === null);
+    if (draft === undefined) throw error;
+    await change(route, work, draft.id, body);
+    return draft.id;
+  }
+}
+
+async function change(route: RouteOf, work: Work, id: string, body: JsonObject): Promise<void> {
+  if (Object.keys(body).length > 0) await ask(work, route("updateFlow"), { params: { id }, body });
+  if ("definition" in body) await ask(work, route("publishFlow"), { params: { id }, body: {} });
 }
 
 async function writeHooks(route: RouteOf, work: Work, id: string, wanted: readonly JsonObject[]): Promise<void> {
@@ -99,13 +115,8 @@ export const flows = (route: RouteOf): Kind => ({
     await requireFlow(definition);
     const isHooked = !isSame(toPlain(hooksIn(before?.item ?? null)), toPlain(hooksIn(item)));
     if (isHooked && hooksIn(item).length > 0) requireMayRunTools(work.context.caller, "a hook");
-    const known = before?.id ?? (await unpublished(work, textIn(definition, "name")));
-    if (known !== undefined) {
-      const body = before === undefined ? { definition, enabled } : fieldsIn(changed, ["definition", "enabled"]);
-      if (Object.keys(body).length > 0) await ask(work, route("updateFlow"), { params: { id: known }, body });
-      if ("definition" in body) await ask(work, route("publishFlow"), { params: { id: known }, body: {} });
-    }
-    const id = known ?? idIn(await ask(work, route("createFlow"), { body: { definition, enabled, publish: true } }));
+    const id = before?.id ?? (await create(route, work, objectOf(toPlain({ definition, enabled }))));
+    if (before !== undefined) await change(route, work, id, fieldsIn(changed, ["definition", "enabled"]));
     if (isHooked) await writeHooks(route, work, id, hooksIn(item));
     return id;
   },
