@@ -3,7 +3,7 @@ import { eraseTenant } from "@toolyard/core/tenants/erase";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database, SqlValue } from "@toolyard/db/database";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { publishFlow } from "../support/flows.ts";
+import { childrenOf, publishFlow } from "../support/flows.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -112,6 +112,37 @@ describe(`events of a run that waits ${verifies("FLOWRUN-1", "CHAT-11")}`, () =>
     await staying.end;
     expect(staying.text()).not.toContain("event: error");
     expect(await stateOf(run)).toBe("queued");
+  });
+});
+
+describe(`a run whose key is revoked ${verifies("FLOWRUN-1", "CHAT-11")}`, () => {
+  test("ends at its next step, in whichever branch, and what it has under way comes to its end", async () => {
+    const items = { $: "[1..200]" };
+    // Ids are unique in the whole flow.
+    const lane = (of: string) => {
+      const ask = { kind: "tool", name: "lookup", arguments: { q: { $: `'${of} ' & $string(item)` } } };
+      const body = { start: `ask_${of}`, nodes: { [`ask_${of}`]: ask } };
+      return { start: of, nodes: { [of]: { kind: "map", items, concurrency: 1, body } } };
+    };
+    const both = { kind: "parallel", branches: { left: lane("left"), right: lane("right") } };
+    await publishFlow(tenant, { name: "asking", start: "both", nodes: { both } });
+    await tenant.client.expect("patch", "/v1/settings", { concurrent_tool_calls: 4 });
+    backEnd.answer = () => ({ body: "{}", delayMs: 300 });
+    const key = await tenant.newKey({ scopes: ["tools"] });
+    const begin = { workflow_id: "asking", input: {}, stream: false, wait: false };
+    const { id: run } = await gateway.client(key.key).post("/v1/run_workflow", begin);
+    await vi.waitFor(() => expect(backEnd.requests.length).toBeGreaterThan(3), within);
+    await tenant.client.expect("delete", `/v1/api-keys/${key.id}`);
+    const before = backEnd.requests.length;
+    await vi.waitFor(async () => expect(await stateOf(run)).toBe("failed"), within);
+    // One of each branch was under way, and one more may have been let in meanwhile.
+    expect(backEnd.requests.length).toBeLessThanOrEqual(before + 4);
+    expect((await tenant.client.get(`/v1/runs/${run}`)).error).toMatchObject({
+      code: "permission_denied",
+      message: expect.stringContaining("revoked"),
+    });
+    const children = await childrenOf(tenant, run);
+    expect(new Set(children.map(({ state }) => state))).toEqual(new Set(["completed"]));
   });
 });
 

@@ -92,6 +92,8 @@ export interface FlowRunWritten {
   /** False: another attempt holds the run, or it has ended, and nothing was written but the ends. */
   readonly held: boolean;
   readonly cancelRequested: boolean;
+  /** The key that asked for the run counts no more. */
+  readonly callerGone: boolean;
   readonly wakes: number;
   /** Of the new calls. */
   readonly states: ReadonlyMap<string, CallState>;

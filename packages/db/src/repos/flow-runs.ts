@@ -9,6 +9,7 @@ import { decodeRow } from "../sql.ts";
 import { parkStatement, wakeCall } from "./calls-lease.ts";
 import { endOfNewRow, endStatements, insertCallOfRun, newRowArgs, toCall } from "./calls-rows.ts";
 import { recordStatements } from "./calls-settle.ts";
+import { now } from "./fragments.ts";
 
 const steps = getTableName(flowSteps);
 const signals = getTableName(flowSignals);
@@ -26,7 +27,9 @@ const readSignals = `SELECT * FROM ${signals} WHERE tenant = ?1 AND run = ?2 ORD
 
 const isHeld = "(tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'running')";
 
-const explain = `SELECT CASE WHEN ${isHeld} THEN 1 ELSE 0 END AS held, cancel_requested, woken
+const explain = `SELECT CASE WHEN ${isHeld} THEN 1 ELSE 0 END AS held, cancel_requested, woken,
+    EXISTS (SELECT 1 FROM api_keys AS k WHERE k.tenant = ?1 AND k.id = calls.caller_id
+      AND (k.revoked_at IS NOT NULL OR k.expires_at <= ${now})) AS caller_gone
   FROM calls WHERE tenant = ?1 AND id = ?2`;
 
 /** Numbers go on from the last one; sent twice, the second only numbers anew. */
@@ -95,6 +98,7 @@ export function createFlowRunRepo(shards: Shards): FlowRunRepo {
       return {
         held: explained?.["held"] === 1,
         cancelRequested: explained?.["cancel_requested"] === 1,
+        callerGone: explained?.["caller_gone"] === 1,
         wakes: Number(explained?.["woken"] ?? 0),
         states: new Map(states),
         dueInMs: new Map(

@@ -62,6 +62,7 @@ export class Journal {
   #current: Promise<unknown> = Promise.resolve();
   #wakesSeen = 0;
   #wakesKnown = 0;
+  #callerGone = false;
 
   constructor(deps: CoreDeps, context: CallContext, record: FlowRunRecord) {
     this.#deps = deps;
@@ -77,6 +78,14 @@ export class Journal {
 
   get wakesSeen(): number {
     return this.#wakesSeen;
+  }
+
+  /**
+   * As of the last write: who asked for the run may ask for nothing more. Whoever takes it up asks for its caller first,
+   * and ends it. What a request brought along can be taken up by nobody, and ends with its request.
+   */
+  get isOrphaned(): boolean {
+    return this.#callerGone && this.#context.runtimeConfig === undefined;
   }
 
   /** Something was told since the record was read. */
@@ -232,9 +241,9 @@ export class Journal {
     return written.states;
   }
 
-  #write({ steps, calls, ends, taken }: Batch): Promise<FlowRunWritten> {
+  async #write({ steps, calls, ends, taken }: Batch): Promise<FlowRunWritten> {
     const { tenant, config } = this.#context;
-    return this.#deps.repos.flowRuns.write(tenant, {
+    const written = await this.#deps.repos.flowRuns.write(tenant, {
       run: this.#run.id,
       attempt: this.#run.attempt,
       steps: [...steps.values()].map(({ startedAt: _startedAt, ...step }) => step),
@@ -243,6 +252,8 @@ export class Journal {
       ends,
       taken,
     });
+    this.#callerGone = written.callerGone;
+    return written;
   }
 
   #take({ wakes, steps, calls, signals }: FlowRunRecord): void {

@@ -276,7 +276,7 @@ class FlowRun {
     if (this.#stop.signal.aborted) throw new RunLost(this.#stop.signal.reason);
     requireWanted(group);
     if (this.#journal.size > this.#parts.definition.max_steps) throw stepsExceeded(this.#parts.definition.max_steps);
-    if (this.#deps.clock.now() >= this.#softEnd) await this.#waits.until({ yields: true });
+    if (this.#journal.isOrphaned || this.#deps.clock.now() >= this.#softEnd) await this.#waits.until({ yields: true });
   }
 
   #timeoutOf(node: FlowNode, path: string): number | undefined {
