@@ -1,8 +1,9 @@
 /** A tenant's configuration as one document: exported, compared, applied elsewhere (docs/configuration.md). */
+import { setTimeout as pause } from "node:timers/promises";
 import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { apply, definition, flow, path, plan, refused, textOf } from "../support/configuration.ts";
-import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
+import { allScopes, type Client, type Json, type TestTenant } from "../support/gateway-client.ts";
 import { startGateway, startGatewayProcess, type Gateway } from "../support/gateway.ts";
 import { anyTool, startMcpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
@@ -684,6 +685,35 @@ describe(`applying ${verifies("CFG-1", "CFG-3")}`, () => {
     });
     expect((await apply(client, calling("sweep"))).applied).toMatchObject([{ kind: "schedules", action: "added" }]);
     expect((await plan(client, calling("dust"))).problems).toMatchObject([{ code: "tool_not_found" }]);
+    await stub.close();
+  });
+
+  test("ends with the key that it was sent with", async () => {
+    const stub = await startMcpStub();
+    const tenant = await gateway.newTenant();
+    const { id, client } = await tenant.newKey({ name: "of CI", role: "admin", scopes: allScopes });
+    const answer = stub.http.answer;
+    let isRevoked = false;
+    stub.http.answer = async (request, response) => {
+      if (!isRevoked) {
+        isRevoked = true;
+        await tenant.client.expect("delete", `/v1/api-keys/${id}`);
+        await pause(1_500);
+      }
+      return answer(request, response);
+    };
+    const document = {
+      tool_services: [{ scheme: "mcp", service_id: "crm", config: { url: stub.url } }],
+      agents: [{ name: "a" }],
+    };
+    const reply = await client.send("post", `${path}/apply`, { configuration: document });
+    expect(reply.status).toBe(401);
+    expect(reply.json.error).toMatchObject({
+      code: "invalid_api_key",
+      applied: [{ kind: "tool_services", name: "mcp://crm", action: "added" }],
+      not_applied: [{ kind: "agents", name: "a", action: "added" }],
+    });
+    expect((await tenant.client.get("/v1/agents")).data).toEqual([]);
     await stub.close();
   });
 

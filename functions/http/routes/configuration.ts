@@ -215,10 +215,11 @@ export const applyConfiguration = defineRoute({
   },
   responses: { 200: { description: "What was done", schema: applySchema } },
   isolation: ownOnly,
-  async handler(c, { core, routes, caller, context, body }) {
+  async handler(c, { core, routes, caller, context, presented, body }) {
     requireScopes(caller);
     const { applyConfiguration: apply } = await import("@toolyard/core/configuration/apply");
     const { configuration: document, remove_missing: removeMissing, plan } = body;
-    return c.json(viewApplied(await apply(await load(routes), core, context, { document, removeMissing, plan })));
+    const asked = { document, removeMissing, plan, presented };
+    return c.json(viewApplied(await apply(await load(routes), core, context, asked)));
   },
 });

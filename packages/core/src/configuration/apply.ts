@@ -3,6 +3,8 @@
  * Each write is a transaction of its own, so what was written when it stops stays, and applying the same document again
  * does the rest (decision 0052).
  */
+import { admitAgain } from "../calls/admit.ts";
+import type { Presented } from "../callers/authenticate.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -14,8 +16,8 @@ import { goingOf, onlyOne, planConfiguration, problemsAt, type Asked, type Plan,
 
 /** Milliseconds that nobody else applies after a sign of life of whoever does; longer than one write takes. */
 const holdMs = 60_000;
-/** Milliseconds after which the next write gives one. */
-const signMs = 10_000;
+/** Milliseconds after which the next write gives one, and is preceded by a look at whether its sender may still write. */
+const signMs = 1_000;
 /** Milliseconds after which it stops by itself: a request to a function is cut after 60 s. */
 const workMs = 40_000;
 
@@ -29,13 +31,13 @@ export interface Applied {
 /**
  * @param options `plan`: refused unless it is the plan of this moment
  * @throws GatewayError `conflict` where another is applied or the plan is another; whatever is wrong with the document,
- * with `problems`; what a write met with, with `applied` and `not_applied`
+ * with `problems`; what a write met with, or that the sender counts no more, with `applied` and `not_applied`
  */
 export async function applyConfiguration(
   kinds: Kinds,
   core: CoreDeps,
   given: CallContext,
-  { plan: expected, ...asked }: Asked & { readonly plan: string | undefined },
+  { plan: expected, presented, ...asked }: Asked & { readonly plan: string | undefined; readonly presented: Presented },
 ): Promise<Applied> {
   const applier = newId("request");
   const { tenant } = given;
@@ -58,6 +60,7 @@ export async function applyConfiguration(
       try {
         if (core.clock.now() - heldAt > signMs) {
           if (!(await hold(holdMs))) throw otherApplies();
+          await admitAgain(core, presented, { scope: "manage" });
           heldAt = core.clock.now();
         }
         // What is written of one kind needs nothing of it; what is removed may have been named by what was written.
