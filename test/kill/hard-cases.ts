@@ -80,7 +80,7 @@ const chains: readonly Chain[] = [
   { flow: "direct call", deaths: ["call.answered", "call.answered"] },
   { flow: "direct call", deaths: ["call.answered", "worker.claimed"], fate: "unknown" },
   { flow: "async call", deaths: ["worker.received", "worker.received"], fate: "done" },
-  { flow: "async call", deaths: ["worker.claimed", "call.sent", "call.result-stored"] },
+  { flow: "async call", deaths: ["call.sent", "call.result-stored"] },
   { flow: "approved call", deaths: ["approval.decided", "worker.received"], fate: "done" },
   { flow: "chat", deaths: ["call.answered", "chat.admitted"], fate: "unknown" },
   { flow: "streamed chat", deaths: ["chat.round-recorded", "chat.round-recorded"], fate: "unknown" },
