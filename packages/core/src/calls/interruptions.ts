@@ -37,13 +37,20 @@ export function endOfInterrupted(call: Call): CallFinish | undefined {
   return call.interruptions < mostInterruptions ? undefined : abandoned(call);
 }
 
-function abandoned({ id, tool, interruptions, outcome }: Call): CallFinish {
+function abandoned({ id, tool, interruptions, outcome, effect, repeat }: Call): CallFinish {
   const why =
     outcome === null
-      ? `The process that ran '${tool}' ended or went silent while the call was under way, ${interruptions} times in a row. The call may be the reason: too much memory, more time than a process has, a tool that takes its process with it. The processes that took it up again have logged so`
-      : `'${tool}' has answered first and has not said in time what came of it, ${interruptions} times in a row. See what becomes of it where it works`;
-  const message = `${why}, which is not carried out again by itself; once the reason is mended, POST /v1/calls/${id}/replay does.`;
-  return { state: "failed", error: { code: "call_abandoned", message, details: { interruptions } } };
+      ? `The process that ran '${tool}' ended or went silent while the call was under way, ${interruptions} times in a row. The call may be the reason: too much memory, more time than a process has, a tool that takes its process with it; the log of those that took it up again names it.`
+      : `'${tool}' has answered first and has not said in time what came of it, ${interruptions} times in a row. See what becomes of it where it works.`;
+  const details = { interruptions };
+  const again = `once the reason is mended, POST /v1/calls/${id}/replay does it once more`;
+  // One of the holders may have sent it.
+  if (effect === "write" && repeat !== "resume") {
+    const message = `${why} Whether it took effect is not known, and it is not sent again by itself; ${again}.`;
+    return { state: "unknown", error: { code: "outcome_unknown", message, details } };
+  }
+  const message = `${why} It is not carried out again by itself; ${again}.`;
+  return { state: "failed", error: { code: "call_abandoned", message, details } };
 }
 
 /** Of a call whose row cannot be read, so that nobody can carry it out; whoever had it first may have. */

@@ -10,7 +10,7 @@ import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../jso
 import { pictureTypeOf } from "../picture-type.ts";
 import { readAll } from "../ports/blob-store.ts";
 import { handleOf, isInParts, type ResultHandle, type ToolOutcome } from "../tools/outcome.ts";
-import { contentOf } from "../vcp/plugins/reply.ts";
+import { contentOf, pictureOfPart } from "../vcp/plugins/reply.ts";
 
 /** What vendors take of one picture: 5 MiB as base64. */
 const mostPictureBytes = 3_932_160;
@@ -62,6 +62,12 @@ export async function picturesMessage(
   for (const { tool, outcome } of results) {
     const handle = handleOf(outcome);
     if (handle === undefined || !mayHavePictures(handle)) continue;
+    // What has no room is not even read.
+    const least = isInParts(handle.mediaType) ? 0 : handle.bytes;
+    if (count === mostPictures || bytes + least > mostBytes) {
+      say(`'${tool}', call ${handle.callId}: not shown, there are too many`);
+      continue;
+    }
     for (const picture of await readPictures(deps, context, handle)) {
       const size = picture.bytes.byteLength;
       const what = `'${tool}', call ${picture.callId}, ${picture.mediaType}, ${size} bytes`;
@@ -252,19 +258,7 @@ async function readPictures(
 function picturesIn(text: string): readonly Uint8Array[] {
   const parts = contentOf(parseJson(text) ?? null) ?? [];
   return parts.flatMap((part) => {
-    const base64 = base64Of(part);
+    const base64 = pictureOfPart(part);
     return base64 === undefined ? [] : [Buffer.from(base64, "base64")];
   });
-}
-
-function base64Of({ type, data, resource, image_url: image }: JsonObject): string | undefined {
-  if (type === "image") return textOf(data);
-  if (type === "resource" && isJsonObject(resource)) return textOf(resource["blob"]);
-  if (type !== "image_url") return undefined;
-  const url = textOf(isJsonObject(image) ? image["url"] : image) ?? "";
-  return /^data:image\/[\w.+-]+;base64,/.test(url) ? url.slice(url.indexOf(",") + 1) : undefined;
-}
-
-function textOf(value: JsonValue | undefined): string | undefined {
-  return typeof value === "string" ? value : undefined;
 }

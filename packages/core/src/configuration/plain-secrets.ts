@@ -40,9 +40,13 @@ const namesOnly: ReadonlySet<string> = new Set([
   "source",
 ]);
 
+/** No address is longer, and whatever is looks like one by chance. */
+const longestAddress = 8_192;
+
 function isPlainSecret(name: string, text: string): boolean {
   if (isUnknown(text)) return false;
-  return isSecretValue(name, text) || (/^[a-z][a-z\d+.-]*:\/\//i.test(text) && opensSomething(text));
+  const isAddress = text.length <= longestAddress && /^[a-z][a-z\d+.-]*:\/\//i.test(text);
+  return isSecretValue(name, text) || (isAddress && opensSomething(text));
 }
 
 /** Has an address user and password, a secret parameter, or a part that is long and says nothing? */
@@ -50,11 +54,12 @@ function opensSomething(text: string): boolean {
   const url = URL.parse(text);
   if (url === null) return false;
   if (url.password !== "" || hasSecretInQuery(text)) return true;
-  const segments = url.pathname.split("/");
-  const isHookHost = url.hostname.split(".").some(isHook);
-  return segments.some((segment, at) => {
-    const isOfHook = isHookHost || segments.slice(0, at).some(isHook);
-    const place = { before: segments[at - 1] ?? "", isOfHook, isAuthorized: false };
-    return secretInSegment(segment, place) !== undefined;
-  });
+  let isOfHook = url.hostname.split(".").some(isHook);
+  let before = "";
+  for (const segment of url.pathname.split("/")) {
+    if (secretInSegment(segment, { before, isOfHook, isAuthorized: false }) !== undefined) return true;
+    isOfHook ||= isHook(segment);
+    before = segment;
+  }
+  return false;
 }

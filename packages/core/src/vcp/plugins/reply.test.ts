@@ -16,6 +16,17 @@ describe(`a plugin's result in parts ${verifies("VCP-4")}`, () => {
     expect(forModel({ content })).toBe("two\n[image: image/png, 16 bytes]\n[video: https://v.example/1]");
   });
 
+  test.each<JsonObject>([
+    { type: "image", data: "AAAA", mimeType: "image/png" },
+    { type: "image", source: { type: "base64", media_type: "image/png", data: "AAAA" } },
+    { type: "resource", resource: { uri: "x://1", mimeType: "image/png", blob: "AAAA" } },
+    { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } },
+  ])("has its bytes told by kind and size, whoever's form they have: $type", (part) => {
+    const { forModel: told, pictures } = toToolReply("Draw", { kind: "success", value: { content: [part] } });
+    expect(told).toBe(`[${part["type"] === "resource" ? "resource" : "image"}: image/png, 3 bytes]`);
+    expect(pictures).toBe(1);
+  });
+
   test("that is a list of something else is told as what it is", () => {
     const hits = [
       { title: "A", url: "https://a.example" },

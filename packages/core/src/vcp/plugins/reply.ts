@@ -20,7 +20,7 @@ export function toToolReply(name: string, outcome: VcpOutcome): ToolReply {
   const parts = partsOf(outcome);
   const body = prettyJson(wholeOf(outcome, parts));
   if (parts === undefined) return { mediaType: "application/json", body };
-  const pictures = parts.filter(({ type }) => type === "image_url").length;
+  const pictures = parts.filter((part) => pictureOfPart(part) !== undefined).length;
   const forModel = parts.map(describePart).join("\n");
   return { mediaType: partsMediaType, body, forModel, pictures };
 }
@@ -82,11 +82,40 @@ export function describePart(part: JsonObject): string {
 }
 
 /** What a part holds or names: a data URI, or an address. */
-export function dataOfPart({ type, image_url: image, ...rest }: JsonObject): string | undefined {
+export function dataOfPart(part: JsonObject): string | undefined {
+  const { type, image_url: image, ...rest } = part;
   const place = image ?? (typeof type === "string" ? rest[type] : undefined);
   if (typeof place === "string") return place;
-  if (!isJsonObject(place)) return undefined;
-  return [place["url"], place["file_data"], place["data"]].find((value) => typeof value === "string");
+  const named = isJsonObject(place)
+    ? [place["url"], place["file_data"], place["data"]].find((value) => typeof value === "string")
+    : undefined;
+  return named ?? embeddedIn(part);
+}
+
+/** Bytes as MCP has them in its parts, and Anthropic, which plugins hand on as they got them; as a data URI. */
+function embeddedIn(part: JsonObject): string | undefined {
+  for (const holder of [part, part["source"], part["resource"]]) {
+    if (!isJsonObject(holder)) continue;
+    const { data, blob, mimeType, media_type: mediaType = mimeType } = holder;
+    const isNamed = typeof mediaType === "string";
+    const base64 = isNamed ? (blob ?? data) : blob;
+    if (typeof base64 === "string") return `data:${isNamed ? mediaType : "application/octet-stream"};base64,${base64}`;
+  }
+  return undefined;
+}
+
+/** Base64 of what may be a picture, whoever's form of a part it has. */
+export function pictureOfPart(part: JsonObject): string | undefined {
+  const { type, data, source, resource, image_url: image } = part;
+  if (type === "image") return textOf(data) ?? textOf(isJsonObject(source) ? source["data"] : undefined);
+  if (type === "resource" && isJsonObject(resource)) return textOf(resource["blob"]);
+  if (type !== "image_url") return undefined;
+  const url = textOf(isJsonObject(image) ? image["url"] : image) ?? "";
+  return /^data:image\/[\w.+-]+;base64,/.test(url) ? url.slice(url.indexOf(",") + 1) : undefined;
+}
+
+function textOf(value: JsonValue | undefined): string | undefined {
+  return typeof value === "string" ? value : undefined;
 }
 
 const codes = {
