@@ -17,7 +17,8 @@ RUN node functions/build-server.ts
 RUN mkdir data
 
 FROM node:24.21.0-bookworm-slim
-# One arena for all threads, small young and slowly growing old objects: half the memory for as much CPU.
+# One arena for all threads, small young and slowly growing old objects: half the memory for as much CPU. Code that was
+# optimised keeps what it was made of: V8 would drop it after six collections, and begin anew.
 ENV MALLOC_ARENA_MAX=1
 # Names are looked up in half of these threads: a name whose servers are silent holds one.
 ENV UV_THREADPOOL_SIZE=16
@@ -36,4 +37,4 @@ EXPOSE 8787
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/health/live`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
 # Node itself gets the signals: SIGTERM drains and ends with 0 within 28 s.
 STOPSIGNAL SIGTERM
-CMD ["node", "--max-semi-space-size=16", "--heap-growing-percent=30", "bin/server.mjs"]
+CMD ["node", "--max-semi-space-size=16", "--heap-growing-percent=30", "--no-flush-bytecode", "bin/server.mjs"]

@@ -31,7 +31,12 @@ const limits = { requests_per_minute: 1_000_000, concurrent_requests: 10_000 };
 export async function startGatewayProcess(directory: string, options: GatewayOptions = {}): Promise<GatewayProcess> {
   const port = await freePort();
   execFileSync(process.execPath, ["functions/build-server.ts"]);
-  const flags = ["--max-semi-space-size=16", "--heap-growing-percent=30", ...(options.flags ?? [])];
+  const flags = [
+    "--max-semi-space-size=16",
+    "--heap-growing-percent=30",
+    "--no-flush-bytecode",
+    ...(options.flags ?? []),
+  ];
   const pid = await startProcess([...flags, "functions/dist/server/bin/server.mjs"], {
     port,
     core: cores.measured,

@@ -30,7 +30,7 @@ export async function findSaturation(directory: string): Promise<{ readonly name
   );
   return found
     ? { name: "wrk", run: (target, options) => saturateByWrk(directory, target, options) }
-    : { name: "this process (wrk is not on the PATH)", run: saturateHere };
+    : { name: "this process (wrk is not on the PATH)", run: saturate };
 }
 
 async function saturateByWrk(directory: string, target: Target, options: LoadOptions): Promise<number> {
@@ -48,7 +48,8 @@ async function saturateByWrk(directory: string, target: Target, options: LoadOpt
   return Number(/(\d+) requests in/.exec(stdout)?.[1]);
 }
 
-async function saturateHere(target: Target, { connections, seconds, body }: LoadOptions): Promise<number> {
+/** By this process. */
+export async function saturate(target: Target, { connections, seconds, body }: LoadOptions): Promise<number> {
   const request = requestBytes(target, body);
   const until = performance.now() + seconds * 1_000;
   const counts = await Promise.all(
