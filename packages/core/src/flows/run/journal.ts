@@ -37,7 +37,6 @@ export class RunLost extends Error {
 }
 
 export interface JournalWrite {
-  readonly step?: KnownStep;
   readonly call?: NewCall;
   readonly end?: { readonly id: string; readonly finish: CallFinish };
   readonly taken?: { readonly token: string; readonly path: string };
@@ -135,13 +134,26 @@ export class Journal {
   }
 
   /** Rides along with the next batch. */
-  put({ step, call, end, taken }: JournalWrite): void {
-    if (step !== undefined) {
-      const known = this.#steps.get(step.path);
-      const whole = { ...step, startedAt: known?.startedAt ?? this.#deps.clock.now() };
-      this.#steps.set(step.path, whole);
-      this.#pending.steps.set(step.path, whole);
-    }
+  putStep(step: Partial<KnownStep> & Pick<KnownStep, "path" | "node" | "kind" | "state">): void {
+    const known = this.#steps.get(step.path);
+    const whole: KnownStep = {
+      attempt: 1,
+      input: null,
+      output: null,
+      error: null,
+      callId: null,
+      questionId: null,
+      progress: null,
+      wakeAt: null,
+      ...step,
+      startedAt: known?.startedAt ?? this.#deps.clock.now(),
+    };
+    this.#steps.set(step.path, whole);
+    this.#pending.steps.set(step.path, whole);
+  }
+
+  /** Rides along, too. */
+  put({ call, end, taken }: JournalWrite): void {
     if (call !== undefined) this.#pending.calls.push(call);
     if (end !== undefined) this.#pending.ends.push({ ...end, attempt: 1 });
     if (taken !== undefined) {

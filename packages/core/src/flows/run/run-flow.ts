@@ -3,13 +3,12 @@
  * on record is not done again but passed over, and what is not is done and written down. So it does not matter which
  * process goes on, nor where the last one has died.
  */
-import { endStates, type Call } from "../../calls/call.ts";
+import type { Call } from "../../calls/call.ts";
 import { processEnd } from "../../calls/lease.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { StepError } from "../../ports/flow-runs.ts";
-import type { CallFinish } from "../../ports/repos.ts";
 import { attemptTimedOut } from "../../tools/execute-call.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import { isOutage } from "../../errors/outage.ts";
@@ -17,32 +16,21 @@ import { Parked, type InvocationContext, type ToolCall, type ToolReply } from ".
 import { waitForOutage } from "../../tools/wait-for-outage.ts";
 import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNode, WaitNode } from "../definition.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";
-import { ChildCalls, resultOf, type ChildTarget } from "./child-calls.ts";
-import { asTimeout, BodyFailed, boundToRequest, callFailed, runFailed, StepFailed, stepTimeout } from "./failures.ts";
+import { ChildCalls } from "./child-calls.ts";
+import { asTimeout, BodyFailed, boundToRequest, runFailed, StepFailed } from "./failures.ts";
 import { Journal, RunLost, stepsExceeded, type KnownStep } from "./journal.ts";
 import { askModel } from "./model-step.ts";
-import {
-  asText,
-  branchOf,
-  caseOf,
-  earliest,
-  isPure,
-  isTrue,
-  nextOf,
-  operatorForm,
-  pauseMs,
-  timeFor,
-  type WorkingNode,
-} from "./node-values.ts";
+import { asText, branchOf, caseOf, earliest, isPure, isTrue, nextOf, pauseMs, timeFor } from "./node-values.ts";
 import { readRun } from "./read-run.ts";
-import { behindOwnLimit, endedIn, requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
+import { StepCalls } from "./step-calls.ts";
+import type { At, Frame } from "./step-place.ts";
+import { StepTime } from "./step-time.ts";
+import { requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
 import { flowVariables, requireInput } from "./variables.ts";
 import { Waits } from "./waits.ts";
 
 /** Part of an invocation after which no step is begun any more. */
 const softShare = 0.8;
-/** After the end of a lease, so that the database thinks so, too. */
-const leaseGraceMs = 100;
 
 /**
  * @throws GatewayError `flow_failed`, `flow_depth_exceeded`, `flow_steps_exceeded`, `permission_denied`
@@ -76,25 +64,6 @@ interface FlowRunParts {
   readonly timeoutMs: number;
 }
 
-/** What a node sees, and what bounds it. */
-interface Frame {
-  readonly scope: FlowScope;
-  /** Of its body: `orders[3]/`. */
-  readonly prefix: string;
-  /** In whose `nodes` it stands, for errors. */
-  readonly field: string;
-  readonly deadline: number | undefined;
-  readonly group: Group;
-}
-
-interface At {
-  readonly id: string;
-  readonly node: WorkingNode;
-  readonly path: string;
-  readonly frame: Frame;
-  readonly deadline: number | undefined;
-}
-
 type StepResult = { readonly output: JsonValue } | { readonly error: StepError };
 
 class FlowRun {
@@ -102,11 +71,12 @@ class FlowRun {
   readonly #context: InvocationContext;
   readonly #parts: FlowRunParts;
   readonly #journal: Journal;
-  readonly #calls: ChildCalls;
+  readonly #children: ChildCalls;
+  readonly #calls: StepCalls;
   readonly #waits: Waits;
+  readonly #time: StepTime;
   readonly #stop = new AbortController();
   readonly #softEnd: number;
-  readonly #sent = new Set<string>();
 
   constructor(deps: CoreDeps, context: InvocationContext, parts: FlowRunParts) {
     this.#deps = deps;
@@ -118,7 +88,7 @@ class FlowRun {
     // What came with the request is nowhere else, so the run has to come to its end here.
     const isBound = context.runtimeConfig !== undefined;
     this.#softEnd = now + (isBound ? invocationMs : Math.min(parts.timeoutMs, invocationMs * softShare));
-    this.#calls = new ChildCalls(deps, context, {
+    this.#children = new ChildCalls(deps, context, {
       run: parts.row,
       flow: parts.definition.name,
       endsAt: now + invocationMs,
@@ -131,6 +101,10 @@ class FlowRun {
       look: () => this.#journal.readNews(),
       beforePark: () => this.#beforePark(),
     });
+    const { journal } = parts;
+    const [waits, stop] = [this.#waits, this.#stop.signal];
+    this.#time = new StepTime({ clock: deps.clock, journal, waits, stop });
+    this.#calls = new StepCalls(deps, context, { children: this.#children, journal, waits, time: this.#time, stop });
   }
 
   async toEnd(): Promise<JsonValue> {
@@ -178,7 +152,7 @@ class FlowRun {
     }
     const waits = waitForOutage(this.#context, thrown);
     if (waits !== undefined) return waits;
-    await this.#calls.cancel(this.#journal.openCalls("")).catch(() => undefined);
+    await this.#children.cancel(this.#journal.openCalls("")).catch(() => undefined);
     if (this.#journal.hasPending) await this.#journal.commit().catch(() => undefined);
     if (thrown instanceof BodyFailed) return runFailed(this.#parts.definition.name, thrown);
     return thrown instanceof GatewayError ? withDelivery(thrown, "answered") : thrown;
@@ -242,7 +216,7 @@ class FlowRun {
       if (node.kind === "fail") {
         const message = asText(await resolveValue(node.message, scope, { ...place, field: `${place.field}.message` }));
         const error = { code: node.code, message };
-        this.#put({ path, node: id, kind: node.kind, state: "failed", error });
+        this.#journal.putStep({ path, node: id, kind: node.kind, state: "failed", error });
         throw this.#failed(path, id, error);
       }
       const timeoutAt = this.#timeoutOf(node, path);
@@ -297,7 +271,7 @@ class FlowRun {
         await this.#awaitBackoff(at, known);
         const output = await this.#perform(at, attempt);
         this.#journal.rememberOutput(path, output);
-        this.#put({
+        this.#journal.putStep({
           ...this.#journal.step(path),
           path,
           node: id,
@@ -326,11 +300,27 @@ class FlowRun {
         const { error } = failed;
         if (again && retry !== undefined) {
           const wakeAt = this.#deps.clock.now() + pauseMs(retry, attempt);
-          this.#put({ path, node: id, kind: node.kind, state: "waiting", attempt: attempt + 1, error, wakeAt });
+          this.#journal.putStep({
+            path,
+            node: id,
+            kind: node.kind,
+            state: "waiting",
+            attempt: attempt + 1,
+            error,
+            wakeAt,
+          });
           await this.#journal.commit();
           continue;
         }
-        this.#put({ ...this.#journal.step(path), path, node: id, kind: node.kind, state: "failed", attempt, error });
+        this.#journal.putStep({
+          ...this.#journal.step(path),
+          path,
+          node: id,
+          kind: node.kind,
+          state: "failed",
+          attempt,
+          error,
+        });
         if (!isPure(node)) await this.#journal.commit();
         return { error };
       }
@@ -339,7 +329,7 @@ class FlowRun {
 
   /** Undefined: it is no failure of the step but the end, or the rest, of the whole run. */
   #asFailure(at: At, thrown: unknown): StepFailed | undefined {
-    if (thrown instanceof StepFailed) return this.#isOver(at) ? asTimeout(thrown, at.path) : thrown;
+    if (thrown instanceof StepFailed) return this.#time.isOver(at) ? asTimeout(thrown, at.path) : thrown;
     if (thrown instanceof Parked || thrown instanceof RunLost || thrown instanceof ThreadStopped) return undefined;
     const error = toGatewayError(thrown);
     if (isOutage(error) || error.code === "flow_steps_exceeded") return undefined;
@@ -358,45 +348,7 @@ class FlowRun {
   async #awaitBackoff(at: At, known: KnownStep | undefined): Promise<void> {
     if (known?.state !== "waiting" || known.attempt === 1 || known.callId !== null || known.wakeAt === null) return;
     if (at.node.kind === "wait") return;
-    await this.#untilTime(at, known.wakeAt);
-  }
-
-  async #untilTime(at: At, time: number): Promise<void> {
-    while (this.#deps.clock.now() < time) {
-      this.#requireTime(at);
-      await this.#waits.until({ wakeAt: earliest(time, at.deadline) });
-      requireWanted(at.frame.group);
-    }
-  }
-
-  #isOver({ deadline }: At): boolean {
-    return deadline !== undefined && this.#deps.clock.now() >= deadline;
-  }
-
-  #requireTime(at: At, why?: string): void {
-    if (this.#isOver(at)) throw stepTimeout(at.path, this.#journal.step(at.path)?.callId, why);
-  }
-
-  /** Under a signal that ends with the step's time, too. `limitMs`: what the work is given by itself. */
-  #inTime<T>({ deadline }: At, work: (signal: AbortSignal) => Promise<T>, limitMs?: number): Promise<T> {
-    const inMs = deadline === undefined ? undefined : deadline - this.#deps.clock.now();
-    return endedIn(behindOwnLimit(inMs, limitMs), this.#stop.signal, work);
-  }
-
-  #put(step: Partial<KnownStep> & Pick<KnownStep, "path" | "node" | "kind" | "state">): void {
-    this.#journal.put({
-      step: {
-        attempt: 1,
-        input: null,
-        output: null,
-        error: null,
-        callId: null,
-        questionId: null,
-        progress: null,
-        wakeAt: null,
-        ...step,
-      },
-    });
+    await this.#time.until(at, known.wakeAt);
   }
 
   /** Of what only looks at what is there. */
@@ -409,7 +361,7 @@ class FlowRun {
       throw this.#failed(path, node, StepFailed.of(thrown).error);
     }
     this.#journal.rememberOutput(path, output);
-    this.#put({
+    this.#journal.putStep({
       path,
       node,
       kind,
@@ -427,47 +379,47 @@ class FlowRun {
       case "tool": {
         const target = node.name ?? asText(await resolveValue(node.uri ?? "", scope, place("uri")));
         const args = await this.#object(node.arguments, scope, place("arguments"));
-        return this.#call(at, attempt, { target, isUri: node.uri !== undefined, arguments: args });
+        return this.#calls.call(at, attempt, { target, isUri: node.uri !== undefined, arguments: args });
       }
       case "flow": {
         const given = await this.#object(node.input, scope, place("input"));
         const options = [node.version === undefined ? "" : `version=${node.version}`, node.async ? "async=true" : ""];
         const query = options.filter((option) => option !== "").join("&");
         const target = `flow://${node.name}${query === "" ? "" : `?${query}`}`;
-        return this.#call(at, attempt, { target, isUri: true, arguments: given });
+        return this.#calls.call(at, attempt, { target, isUri: true, arguments: given });
       }
       case "agent": {
         const prompt = await resolveValue(node.prompt, scope, place("prompt"));
         const context =
           node.context === undefined ? {} : { context: await this.#object(node.context, scope, place("context")) };
-        return this.#call(at, attempt, {
+        return this.#calls.call(at, attempt, {
           target: `agent://${encodeURIComponent(node.agent)}`,
           isUri: true,
           arguments: { prompt, ...context },
         });
       }
       case "model":
-        return this.#inTime(at, (signal) =>
+        return this.#time.within(at, (signal) =>
           askModel(this.#deps, this.#context, {
             node,
             scope,
             place: place("messages"),
             at: { path: at.path, attempt },
             run: this.#parts.row,
-            via: this.#calls.place.via ?? [],
+            via: this.#children.place.via ?? [],
             signal,
             begin: async () => {
-              this.#put({ path: at.path, node: id, kind: node.kind, state: "running", attempt });
+              this.#journal.putStep({ path: at.path, node: id, kind: node.kind, state: "running", attempt });
               await this.#journal.commit();
               this.#deps.reach("flow.step-recorded");
             },
-            pause: (ms) => this.#untilTime(at, this.#deps.clock.now() + ms),
+            pause: (ms) => this.#time.until(at, this.#deps.clock.now() + ms),
             onText: (text) => this.#journal.note(at.path, text),
           }),
         );
       case "approval": {
         const message = asText(await resolveValue(node.message, scope, place("message")));
-        return this.#approval(at, attempt, { message, form: node.form });
+        return this.#calls.approval(at, attempt, { message, form: node.form });
       }
       case "wait":
         return this.#wait(at, node, attempt);
@@ -496,203 +448,11 @@ class FlowRun {
     throw new StepFailed({ code: "flow_expression_failed", message: `'${place.field}' has to come to an object.` });
   }
 
-  async #call(at: At, attempt: number, target: ChildTarget): Promise<JsonValue> {
-    const { id, node, path } = at;
-    const known = this.#journal.step(path);
-    if (known?.callId !== null && known?.callId !== undefined && known.attempt === attempt) {
-      return this.#outcome(at, attempt, known.callId);
-    }
-    this.#requireTime(at);
-    const timeoutMs = "timeout_ms" in node && node.kind === "tool" ? node.timeout_ms : undefined;
-    const made = await this.#calls.make(
-      { path, attempt },
-      { ...target, arguments: this.#passOn(at, target), timeoutMs },
-    );
-    const input = await this.#journal.values.pack("input", path, {
-      target: target.target,
-      arguments: target.arguments,
-    });
-    const step = { path, node: id, kind: node.kind, state: "running" as const, attempt, input };
-    if ("refused" in made) {
-      this.#put({ ...step, callId: made.refused.id });
-      this.#journal.put({ call: made.refused });
-      throw made.why;
-    }
-    const { prepared, row, isDetached } = made;
-    if (row.state === "queued" && this.#context.runtimeConfig !== undefined) {
-      throw boundToRequest({ path, node: id });
-    }
-    this.#put({ ...step, callId: row.id });
-    const states = await this.#journal.commit({ call: row });
-    this.#deps.reach("flow.step-recorded");
-    const state = states.get(row.id);
-    if (state === "queued") await this.#calls.send(row.id, prepared.timeoutMs * prepared.maxAttempts);
-    if (isDetached) return { run_id: row.id, call_id: row.id, status: state ?? "queued" };
-    if (state !== "running") return this.#outcome(at, attempt, row.id);
-    const finish = await this.#inTime(at, (signal) => this.#calls.carryOut(prepared, signal), prepared.timeoutMs);
-    // Also what waits for something below it.
-    if (finish !== "lost" && finish.state === "cancelled" && this.#isOver(at)) await this.#calls.cancel([row.id]);
-    if (finish === "lost" && this.#stop.signal.aborted) throw new RunLost(this.#stop.signal.reason);
-    if (finish !== "lost") this.#journal.put({ end: { id: row.id, finish } });
-    if (finish === "lost" || !endStates.includes(finish.state)) {
-      await this.#journal.commit();
-      await this.#journal.reload();
-      return this.#outcome(at, attempt, row.id);
-    }
-    if (finish.state === "unknown") await this.#journal.commit();
-    return this.#come(at, attempt, { id: row.id, ...finish });
-  }
-
-  /** Sub-flows know for whom they run without being told (FLOW-3). */
-  #passOn({ frame }: At, { target, arguments: args }: ChildTarget): JsonObject {
-    if (!target.startsWith("flow://")) return args;
-    const { buCode } = frame.scope.context;
-    return buCode === undefined || buCode === null ? args : { buCode, ...args };
-  }
-
-  /** Of a call that is on record, once it has one. */
-  async #outcome(at: At, attempt: number, callId: string): Promise<JsonValue> {
-    const call = await this.#ended(at, callId);
-    return this.#come(at, attempt, {
-      id: call.id,
-      state: call.state,
-      ...(call.outcome === null ? {} : { outcome: call.outcome }),
-      ...(call.error === null ? {} : { error: call.error }),
-    });
-  }
-
-  async #come(at: At, attempt: number, ended: CallFinish & { readonly id: string }): Promise<JsonValue> {
-    const { id, state, outcome, error } = ended;
-    if (state === "completed") return this.#calls.valueOf(id, outcome ?? null);
-    if (state === "unknown") return this.#uncertain(at, attempt, ended);
-    throw callFailed(id, state, error ?? null);
-  }
-
-  async #ended(at: At, callId: string): Promise<Call> {
-    for (;;) {
-      const call = this.#journal.call(callId);
-      if (call === undefined) await this.#journal.reload();
-      const found = this.#journal.call(callId);
-      if (found === undefined) throw new StepFailed({ code: "not_found", message: `Call '${callId}' is not there.` });
-      if (endStates.includes(found.state)) return found;
-      const now = this.#deps.clock.now();
-      if (at.deadline !== undefined && now >= at.deadline) {
-        await this.#calls.cancel([callId]);
-        this.#requireTime(at);
-      }
-      const lostAt =
-        found.state === "running" && found.leaseUntil !== null ? found.leaseUntil + leaseGraceMs : undefined;
-      if (lostAt !== undefined && now >= lostAt && !this.#sent.has(callId)) {
-        this.#sent.add(callId);
-        await this.#calls.send(callId);
-      }
-      const wakeAt = earliest(this.#sent.has(callId) ? undefined : lostAt, at.deadline);
-      await this.#waits.until({ wakeAt, hears: true });
-      requireWanted(at.frame.group);
-      if (wakeAt !== undefined && this.#deps.clock.now() >= wakeAt) await this.#journal.reload();
-    }
-  }
-
-  /** Nobody knows whether it took effect: the node says where that leads, or a person does. */
-  async #uncertain(at: At, attempt: number, ended: CallFinish & { readonly id: string }): Promise<JsonValue> {
-    const { node, path, id } = at;
-    const why = ended.error?.message ?? "It is not known whether it took effect.";
-    const error = {
-      code: "flow_step_unknown",
-      message: `Whether '${path}' took effect is not known: ${why}`,
-      details: { call_id: ended.id },
-    };
-    if (node.on_error !== "fail") throw new StepFailed(error);
-    const known = this.#journal.step(path);
-    let questionId = known?.attempt === attempt ? known.questionId : null;
-    if (questionId === null) {
-      this.#requireTime(at, why);
-      const question = await this.#calls.question(
-        { path: `${path}?`, attempt },
-        { message: error.message, form: operatorForm, step: path },
-      );
-      questionId = question.id;
-      const { input = null } = known ?? {};
-      this.#put({
-        path,
-        node: id,
-        kind: node.kind,
-        state: "unknown",
-        attempt,
-        input,
-        error,
-        callId: ended.id,
-        questionId,
-      });
-      await this.#journal.commit({ call: question });
-      await this.#journal.reload();
-    }
-    for (;;) {
-      // What comes late is evidence, and better than anybody's word.
-      const late = this.#journal.call(ended.id);
-      if (late !== undefined && (late.state === "completed" || late.state === "failed")) {
-        await this.#calls.cancel([questionId]);
-        return this.#outcome(at, attempt, ended.id);
-      }
-      const question = this.#journal.call(questionId);
-      if (question !== undefined && endStates.includes(question.state))
-        return this.#operatorSays(at, attempt, { question, error });
-      if (this.#isOver(at)) await this.#calls.cancel([questionId]);
-      this.#requireTime(at, why);
-      await this.#waits.until({ wakeAt: at.deadline, hears: true });
-      requireWanted(at.frame.group);
-    }
-  }
-
-  async #operatorSays(
-    { path, node, id }: At,
-    attempt: number,
-    { question, error }: { readonly question: Call; readonly error: StepError },
-  ): Promise<JsonValue> {
-    const answer = question.state === "completed" ? await this.#calls.valueOf(question.id, question.outcome) : null;
-    const form = isJsonObject(answer) ? answer["input"] : null;
-    const { decision, output } = isJsonObject(form) ? form : {};
-    // Read as the text that the call would have given: forms have texts only.
-    if (decision === "skip") return typeof output === "string" ? resultOf(output, "text/plain") : null;
-    if (decision !== "retry") throw new StepFailed(error);
-    this.#put({
-      path,
-      node: id,
-      kind: node.kind,
-      state: "waiting",
-      attempt: attempt + 1,
-      wakeAt: this.#deps.clock.now(),
-    });
-    throw new RetriedByOperator();
-  }
-
-  async #approval(
-    at: At,
-    attempt: number,
-    asked: { readonly message: string; readonly form: JsonObject | undefined },
-  ): Promise<JsonValue> {
-    const { path, id, node } = at;
-    const known = this.#journal.step(path);
-    let callId = known?.attempt === attempt ? known.callId : null;
-    if (callId === null) {
-      const row = await this.#calls.question({ path, attempt }, { ...asked, step: path });
-      callId = row.id;
-      const input = await this.#journal.values.pack("input", path, { message: asked.message });
-      this.#put({ path, node: id, kind: node.kind, state: "waiting", attempt, input, callId });
-      await this.#journal.commit({ call: row });
-      this.#deps.reach("flow.step-recorded");
-      await this.#journal.reload();
-    }
-    const call = await this.#ended(at, callId);
-    if (call.state === "completed") return this.#calls.valueOf(call.id, call.outcome);
-    throw callFailed(call.id, call.state, call.error);
-  }
-
   async #wait(at: At, node: WaitNode, attempt: number): Promise<JsonValue> {
     const { path, id, frame } = at;
     const { settings } = this.#context.config;
     const begin = (wakeAt: number | null): void =>
-      this.#put({ path, node: id, kind: node.kind, state: "waiting", attempt, wakeAt });
+      this.#journal.putStep({ path, node: id, kind: node.kind, state: "waiting", attempt, wakeAt });
     const place = (field: string) => ({ node: id, field: `${frame.field}.${id}.${field}` });
     if (node.signal !== undefined) {
       if (this.#journal.step(path) === undefined) begin(at.deadline ?? null);
@@ -702,7 +462,7 @@ class FlowRun {
           this.#journal.put({ taken: { token: signal.token, path } });
           return this.#journal.values.open("signal", signal.token, signal.payload);
         }
-        this.#requireTime(at);
+        this.#time.require(at);
         await this.#waits.until({ wakeAt: at.deadline, hears: true });
         requireWanted(frame.group);
         // What was told in time counts, though nobody has looked since.
@@ -716,7 +476,7 @@ class FlowRun {
       // Else it would begin anew with every process.
       if (until - this.#deps.clock.now() > 50) await this.#journal.commit();
     }
-    await this.#untilTime(at, until);
+    await this.#time.until(at, until);
     return { until: new Date(until).toISOString() };
   }
 
@@ -762,7 +522,8 @@ class FlowRun {
     },
   ): Promise<JsonValue[]> {
     const { path, id, node, frame, deadline } = at;
-    if (this.#journal.step(path) === undefined) this.#put({ path, node: id, kind: node.kind, state: "running" });
+    if (this.#journal.step(path) === undefined)
+      this.#journal.putStep({ path, node: id, kind: node.kind, state: "running" });
     const group: Group = { parent: frame.group, stopped: false };
     const outputs: JsonValue[] = Array.from({ length: count }, () => null);
     let next = 0;
@@ -791,7 +552,7 @@ class FlowRun {
       return outputs;
     }
     if (failure instanceof StepFailed) {
-      await this.#calls.cancel(this.#journal.openCalls(path));
+      await this.#children.cancel(this.#journal.openCalls(path));
       const where = failure instanceof BodyFailed ? { failed_at: failure.path } : {};
       throw new StepFailed({ ...failure.error, details: { ...failure.error.details, ...where } });
     }
