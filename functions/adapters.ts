@@ -2,6 +2,7 @@
  * Adapters, chosen one by one from the settings (design "One core, many homes"). Those of AWS are loaded
  * where a setting asks for them, and the SDK behind each at its first use.
  */
+import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { BlobStore, Presign } from "@toolyard/core/ports/blob-store";
@@ -12,6 +13,7 @@ import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import type { Shards } from "@toolyard/db/database";
 import { createDatabaseTaskQueue } from "@toolyard/db/queue";
 import { createFileBlobStore } from "@toolyard/platform/local/file-blob-store";
+import { makeDirectory } from "@toolyard/platform/local/make-directory";
 import { createLocalKeyVault, parseMasterKey } from "@toolyard/platform/local/local-key-vault";
 import { createRotatingKeyVault } from "@toolyard/platform/rotating-key-vault";
 import { EnvironmentError, type Environment } from "./env.ts";
@@ -31,7 +33,11 @@ export async function createBlobs(
   presign: Presign,
 ): Promise<BlobStore> {
   const blobsUrl = environment.blobsUrl ?? fileIn(dataDir, "", "BLOBS_URL");
-  if (blobsUrl.startsWith("file:")) return createFileBlobStore(fileURLToPath(toFileUrl(blobsUrl)), presign);
+  if (blobsUrl.startsWith("file:")) {
+    const directory = fileURLToPath(toFileUrl(blobsUrl));
+    await requireDirectory(directory, environment.blobsUrl === undefined ? "TOOLYARD_DATA_DIR" : "BLOBS_URL");
+    return createFileBlobStore(directory, presign);
+  }
   const { createS3BlobStore } = await import("@toolyard/platform/aws/s3-blob-store");
   const [, bucket = "", prefix = "", style] = /^s3:\/\/([^/?]+)\/?([^?]*)(?:\?path_style=(.+))?$/.exec(blobsUrl) ?? [];
   return createS3BlobStore({
@@ -39,6 +45,20 @@ export async function createBlobs(
     prefix: prefix.replace(/\/+$/, ""),
     pathStyle: style === undefined ? isOwnStore(environment.s3Endpoint) : style === "true",
   });
+}
+
+/**
+ * On this machine: what cannot be used now will not be later.
+ * @throws EnvironmentError naming `setting`
+ */
+async function requireDirectory(directory: string, setting: string): Promise<void> {
+  try {
+    await makeDirectory(directory);
+    await access(directory, constants.W_OK);
+  } catch (cause) {
+    const code = cause instanceof Error && "code" in cause ? ` (${String(cause.code)})` : "";
+    throw new EnvironmentError([`${setting}: '${directory}' cannot be used as a directory${code}`]);
+  }
 }
 
 export async function createQueue({ queues }: Environment, shards: Shards): Promise<PolledTaskQueue> {

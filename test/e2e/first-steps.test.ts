@@ -189,6 +189,8 @@ describe(`npm start with nothing set ${verifies("CHAT-4", "CHAT-9")}`, () => {
       [{ TOOLYARD_MASTER_KEY: "sesame" }, [/^ {2}TOOLYARD_MASTER_KEY must be 32 bytes/]],
       [{ TOOLYARD_EGRESS_ALLOW: "example.com" }, [/^ {2}TOOLYARD_EGRESS_ALLOW: 'example\.com' is not a CIDR/]],
       [{ TOOLYARD_DATA_DIR: join(root, "LICENSE") }, [/^ {2}TOOLYARD_DATA_DIR: '\S+LICENSE' cannot be used/]],
+      [{ TOOLYARD_DATA_DIR: "/proc/toolyard" }, [/^ {2}TOOLYARD_DATA_DIR: '\/proc\/toolyard' cannot be used/]],
+      [{ BLOBS_URL: `file:${join(root, "LICENSE")}` }, [/^ {2}BLOBS_URL: '\S+LICENSE' cannot be used/]],
       [{ DATABASE_URL: "http://127.0.0.1:1" }, [/^DATABASE_URL: The database/]],
     ];
     await Promise.all(

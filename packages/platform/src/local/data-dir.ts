@@ -7,10 +7,11 @@
  * other (two containers, one volume) go by how fresh the files are kept.
  */
 import { randomUUID } from "node:crypto";
-import { chmod, link, mkdir, open, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
+import { chmod, link, open, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import * as z from "zod";
+import { makeDirectory } from "./make-directory.ts";
 import { isSameStart, startOf, thisProcess, type ProcessIdentity } from "./process-identity.ts";
 
 export interface DataDir {
@@ -47,7 +48,7 @@ const attempts = 4;
 export async function openDataDir(directory: string, options: DataDirOptions = {}): Promise<DataDir> {
   const path = resolve(directory);
   const locks = join(path, "locks");
-  await mkdir(locks, { recursive: true, mode: 0o700 });
+  await makeDirectory(locks);
   const release = await takeLock(path, locks, options.join ?? false);
   return { path, release, secretFile: (name, make) => secretFile(path, name, make) };
 }

@@ -5,12 +5,13 @@
  * in one process or several.
  */
 import { randomUUID } from "node:crypto";
-import { link, mkdir, open, readdir, rename, rm, rmdir, stat, type FileHandle } from "node:fs/promises";
+import { link, open, readdir, rename, rm, rmdir, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BlobInfo, BlobStore, Presign, PutOptions } from "@toolyard/core/ports/blob-store";
 import * as z from "zod";
 import { blobPath, keyOfPath, prefixDirectory } from "./blob-path.ts";
+import { makeDirectory } from "./make-directory.ts";
 
 /** Larger buffers are faster, but pile up between garbage collections: 64 KB took twice the memory. */
 const chunkBytes = 32 * 1024;
@@ -160,7 +161,7 @@ async function firstLine(handle: FileHandle): Promise<Buffer> {
 /** `false` where a file is there already and none was wanted. */
 async function moveIntoPlace(written: string, target: string, ifAbsent: boolean): Promise<boolean> {
   for (let attempt = 1; ; attempt += 1) {
-    await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+    await makeDirectory(dirname(target));
     try {
       await (ifAbsent ? link(written, target) : rename(written, target));
       return true;
@@ -173,7 +174,7 @@ async function moveIntoPlace(written: string, target: string, ifAbsent: boolean)
 }
 
 async function prepareIncoming(incoming: string): Promise<void> {
-  await mkdir(incoming, { recursive: true, mode: 0o700 });
+  await makeDirectory(incoming);
   for (const name of await readdir(incoming)) {
     const path = join(incoming, name);
     const written = await stat(path).catch(undefinedWhereMissing);
