@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { listedProblems } from "@toolyard/core/errors/schema-problems";
 import {
   deepestJson,
   isJsonObject,
@@ -9,6 +10,7 @@ import {
   mayLoseDigits,
   parseJsonExactly,
   parseWatchingDigits,
+  repeatedNames,
   type JsonValue,
 } from "@toolyard/core/json";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
@@ -36,6 +38,14 @@ export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Arr
   return limited(incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
 }
 
+/** What reading would change without a word. */
+export interface Losses {
+  /** Absent: whole numbers are read as they are read anywhere. */
+  readonly numbers?: WholeNumbers;
+  /** Of what is kept: a name that stands twice in an object is refused. Else the last of the two holds, as elsewhere. */
+  readonly refusesRepeats?: boolean;
+}
+
 /** What is to be done about whole numbers that a double cannot hold, which would be sent on as others. */
 export type WholeNumbers =
   | "as text"
@@ -43,9 +53,13 @@ export type WholeNumbers =
 
 /**
  * Parsed JSON of a body; `undefined` for an empty one.
- * @throws GatewayError `unsupported_media_type`, `invalid_json`; `invalid_request` for whole numbers that are refused
+ * @throws GatewayError `unsupported_media_type`, `invalid_json`; `invalid_request` for what is refused as a loss
  */
-export function parseJsonBody(c: AppContext, bytes: Uint8Array, numbers?: WholeNumbers): unknown {
+export function parseJsonBody(
+  c: AppContext,
+  bytes: Uint8Array,
+  { numbers, refusesRepeats = false }: Losses = {},
+): unknown {
   if (bytes.length === 0) return undefined;
   refuseOtherTypes(c);
   const text = decodeText(bytes);
@@ -56,9 +70,25 @@ export function parseJsonBody(c: AppContext, bytes: Uint8Array, numbers?: WholeN
   if (isTooDeep(body, bytes)) {
     throw new GatewayError("invalid_json", `The body is nested deeper than ${deepestJson} levels.`);
   }
+  if (refusesRepeats) refuseRepeats(text);
   if (typeof numbers !== "object") return body;
   refuseInexact(text, numbers.refusedIn ?? []);
   return withDigits(body, text, numbers.asTextIn ?? []);
+}
+
+/** @throws GatewayError `invalid_request` naming the second of two equal names */
+function refuseRepeats(text: string): void {
+  const told = repeatedNames(text).map((path) => ({
+    param: path.join("."),
+    message: "stands twice in its object",
+  }));
+  const [first] = told;
+  if (first === undefined) return;
+  throw new GatewayError(
+    "invalid_request",
+    `Body field '${first.param}' ${first.message}, and one of the two would be lost; leave one of them out.`,
+    { param: first.param, ...listedProblems(told) },
+  );
 }
 
 /** The body with these fields read so that such numbers are the texts of their digits. */

@@ -52,6 +52,11 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
   readonly stream?: StreamSpec;
   /** Fields of the body whose numbers go on to others: none that would be changed by being read is taken. */
   readonly exact?: readonly string[];
+  /**
+   * A body in which a name stands twice in one object is refused, as one of the two would be lost. Absent: so it is where
+   * the scope says that the body is kept, as configuration; requests for an answer are spared the second look.
+   */
+  readonly refusesRepeats?: true;
   /** Fields of the body with arguments of tools: whole numbers that would be changed are the texts of their digits. */
   readonly toolArguments?: readonly string[];
   /** Bytes; default 10 MiB. */
@@ -224,6 +229,7 @@ export function defineRoute<
 >(spec: RouteSpec<Params, Query, Body, Who, How>): RouteModule {
   const request = spec.request ?? {};
   const admission = spec.admission ?? "request";
+  const keepsBody = request.refusesRepeats ?? (spec.scope === "manage" || spec.scope === "operator");
   const { handler, responses, ...description } = spec;
   return {
     ...description,
@@ -253,7 +259,7 @@ export function defineRoute<
       const needs: Needs = { scope: spec.scope, admission };
       let access = await grantAccess(c, services, needs);
       const since = performance.now();
-      const read = await readRequest(c, request);
+      const read = await readRequest(c, request, keepsBody);
       if (admission === "request" && performance.now() - since > provenMs) {
         access = await grantAccess(c, services, { ...needs, isCounted: true });
       }
@@ -327,7 +333,11 @@ function toCallContext(c: AppContext, caller: Caller, config: TenantConfig): Cal
   return { tenant: config.tenant, caller, config, requestId, traceId, span, redactor: new Redactor() };
 }
 
-async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodType, z.ZodType>): Promise<BaseRequest> {
+async function readRequest(
+  c: AppContext,
+  request: RequestSpec<z.ZodType, z.ZodType, z.ZodType>,
+  refusesRepeats: boolean,
+): Promise<BaseRequest> {
   const params = request.params === undefined ? undefined : check(request.params, c.req.param(), "path");
   const query = request.query === undefined ? undefined : check(request.query, readQuery(c), "query");
   const limit = request.maxBytes ?? defaultMaxBytes;
@@ -337,7 +347,7 @@ async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodT
   if (request.body === undefined) return { params, query, body: undefined, bytes: nothing, stream: noBytes };
   const bytes = await readBody(c, limit);
   const numbers = { refusedIn: request.exact, asTextIn: request.toolArguments };
-  const body = check(request.body, parseJsonBody(c, bytes, numbers), "body");
+  const body = check(request.body, parseJsonBody(c, bytes, { numbers, refusesRepeats }), "body");
   return { params, query, body, bytes, stream: noBytes };
 }
 

@@ -170,7 +170,7 @@ export const validateFlow = defineRoute({
   description: "All faults at once, each with its JSON pointer. Nothing is kept.",
   tags,
   scope: null,
-  request: { body: wrapped(z.strictObject({ definition: anyField })) },
+  request: { body: wrapped(z.strictObject({ definition: anyField })), refusesRepeats: true },
   responses: {
     200: {
       description: "What was found",

@@ -138,7 +138,7 @@ async function readValue(c: AppContext, body: AsyncIterable<Uint8Array>): Promis
   try {
     const bytes = Buffer.concat(parts);
     // What JSON parses to.
-    const value = (parseJsonBody(c, bytes, "as text") ?? null) as JsonValue;
+    const value = (parseJsonBody(c, bytes, { numbers: "as text" }) ?? null) as JsonValue;
     return withLongIds(value, bytes.toString("utf8"));
   } catch (error) {
     if (!(error instanceof GatewayError) || error.code !== "invalid_json") throw error;

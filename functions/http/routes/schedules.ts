@@ -174,6 +174,7 @@ export const createSchedule = defineRoute({
       z.looseObject({}).meta({ description: "Anything else is refused, with the reason." }),
     ]),
     toolArguments: ["task", "tool_call"],
+    refusesRepeats: true,
   },
   responses: {
     200: { description: "As VCP answers", schema: upstreamAnswer },

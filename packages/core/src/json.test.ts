@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { parseJsonExactly, type JsonValue } from "./json.ts";
+import { parseJsonExactly, repeatedNames, type JsonValue } from "./json.ts";
 
 /** By the platform's own means, which are a hundred times slower. */
 function byReviver(text: string): JsonValue {
@@ -77,5 +77,41 @@ describe(`JSON of which no number may be changed ${verifies("BLIND-8", "CHAT-18"
       "1234567890123456789",
       quoted,
     ]);
+  });
+});
+
+describe(`JSON that says something twice ${verifies("CFG-1", "CFG-3")}`, () => {
+  const repeatedIn = (text: string): readonly string[] => repeatedNames(text).map((path) => path.join("/"));
+
+  test.each([
+    ['{"a":1,"a":1}', ["a"]],
+    ['{"a": 1, "\\u0061" : 2}', ["a"]],
+    ['{"2":0,"b":{"1":0,"1":0},"2":{"c":1,"c":1}}', ["b/1", "2", "2/c"]],
+    ['[{"a":1},{"a":1},{"a":[{"b":1,"c":2,"b":3}]}]', ["2/a/0/b"]],
+    ['{"__proto__":1,"__proto__":2}', ["__proto__"]],
+    ['{"":{"":1,"":2}}', ["/"]],
+    ['{"a\\u00001":1,"a":2,"a\\u00001":3}', ["a\u00001"]],
+    [String.raw`{"a\"":1,"b\\":"\": ","a\"":2}`, ['a"']],
+    ['{"a":"\\":1,\\"a\\":2","b":": \\"a\\":"}', []],
+    ['{"a":{"a":{"a":1}},"b":[{"a":1}]}', []],
+    ['"a"', []],
+  ])("says where: %s", (text, places) => {
+    expect(repeatedIn(text)).toEqual(places);
+  });
+
+  test("says nothing of what programs write", () => {
+    const value = fc.jsonValue({ maxDepth: 4, stringUnit: "binary" });
+    fc.assert(
+      fc.property(value, fc.constantFrom(0, 2), (each, indent) => {
+        expect(repeatedIn(JSON.stringify(each, null, indent))).toEqual([]);
+      }),
+    );
+  });
+
+  test("is looked through once, whatever it is", () => {
+    const names = `{${'"a":1,'.repeat(500_000)}"b":"${"\\\\".repeat(500_000)}"}`;
+    expect(repeatedIn(names)).toHaveLength(100);
+    const texts = [`"${'\\"'.repeat(1_000_000)}"`, `["",${" ".repeat(2_000_000)}""${" ".repeat(2_000_000)}]`];
+    for (const text of texts) expect(repeatedIn(text)).toEqual([]);
   });
 });

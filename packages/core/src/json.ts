@@ -90,6 +90,56 @@ function isCarried(digits: string): boolean {
   return digits.startsWith(written) && /^0*$/.test(digits.slice(written.length));
 }
 
+/** An object or list that is open, and the member that is read: its name or its number. */
+interface OpenPart {
+  /** Of an object, the names so far. */
+  readonly names: Set<string> | undefined;
+  at: string | number;
+}
+
+const mostRepeats = 100;
+
+/**
+ * Where a name stands in an object that has it already, as a path: of two such members reading keeps the last and says
+ * nothing, and a reviver is told of no other. By hand, since it takes as long as reading does; an expression takes ten times that.
+ * @param text that is JSON
+ */
+export function repeatedNames(text: string): readonly (readonly string[])[] {
+  const found: string[][] = [];
+  const open: OpenPart[] = [];
+  for (let at = 0; at < text.length && found.length < mostRepeats; at += 1) {
+    const char = text[at];
+    const part = open.at(-1);
+    if (char === "{") open.push({ names: new Set(), at: "" });
+    else if (char === "[") open.push({ names: undefined, at: 0 });
+    else if (char === "}" || char === "]") open.pop();
+    else if (char === "," && typeof part?.at === "number") part.at += 1;
+    else if (char === '"') {
+      const start = at;
+      do at = text.indexOf('"', at + 1);
+      while (isEscaped(text, at));
+      if (part?.names === undefined || !isBeforeColon(text, at)) continue;
+      part.at = JSON.parse(text.slice(start, at + 1)) as string;
+      if (part.names.has(part.at)) found.push(open.map((each) => String(each.at)));
+      part.names.add(part.at);
+    }
+  }
+  return found;
+}
+
+/** By an odd number of backslashes: then it is part of a text. */
+function isEscaped(text: string, at: number): boolean {
+  let before = at;
+  while (text[before - 1] === "\\") before -= 1;
+  return (at - before) % 2 === 1;
+}
+
+function isBeforeColon(text: string, at: number): boolean {
+  let after = at + 1;
+  while (text.charCodeAt(after) <= 0x20) after += 1;
+  return text[after] === ":";
+}
+
 /** JSON in which such numbers are the texts of their digits. `undefined` where the text is not JSON. */
 export function parseJsonExactly(text: string): JsonValue | undefined {
   try {
