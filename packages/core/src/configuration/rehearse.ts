@@ -44,12 +44,18 @@ export interface FirstEffect {
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** The same, but whatever would change something ends what is under way. */
+/**
+ * The same, but whatever would change something ends what is under way. As nothing is changed, what was read from the
+ * database once is not read again: three hundred flows that go are looked for in one list of who uses what.
+ */
 export function rehearsing(core: CoreDeps): CoreDeps {
+  const known = new Map<string, unknown>();
   const repos = new Proxy(core.repos, {
     get: (all, name) => {
       const part: unknown = Reflect.get(all, name);
-      return typeof part === "object" && part !== null ? readOnly(part as Part, String(name)) : reach(String(name));
+      return typeof part === "object" && part !== null
+        ? readOnly(part as Part, String(name), known)
+        : reach(String(name));
     },
   });
   return {
@@ -61,16 +67,28 @@ export function rehearsing(core: CoreDeps): CoreDeps {
   };
 }
 
-function readOnly(part: Part, called: string): Part {
+/** @param known answers by what was asked, where the same is answered again */
+function readOnly(part: Part, called: string, known?: Map<string, unknown>): Part {
   return new Proxy(part, {
     get: (all, name) => {
-      const known: unknown = Reflect.get(all, name);
-      if (typeof known !== "function") return known;
-      const read: unknown = known.bind(all);
-      return reads.has(String(name)) ? read : reach(`${called}.${String(name)}`);
+      const property: unknown = Reflect.get(all, name);
+      if (typeof property !== "function") return property;
+      const full = `${called}.${String(name)}`;
+      if (!reads.has(String(name))) return reach(full);
+      const read = property.bind(all) as (...given: readonly unknown[]) => unknown;
+      return known === undefined ? read : remembering(full, read, known);
     },
   });
 }
+
+const remembering =
+  (called: string, read: (...given: readonly unknown[]) => unknown, known: Map<string, unknown>) =>
+  (...given: readonly unknown[]): unknown => {
+    const asked = `${called} ${JSON.stringify(given)}`;
+    const answer = known.get(asked) ?? read(...given);
+    known.set(asked, answer);
+    return answer;
+  };
 
 const reach =
   (name: string) =>
