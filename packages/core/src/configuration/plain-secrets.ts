@@ -4,7 +4,7 @@
  */
 import { isHook, isUnknown, secretInSegment } from "../import/curl/secrets.ts";
 import { isJsonObject, type JsonValue } from "../json.ts";
-import { hasSecretInQuery, isSecretValue } from "../secrets/secret-shape.ts";
+import { hasSecretInQuery, isOpeningParameter, isSecretValue } from "../secrets/secret-shape.ts";
 
 export interface Warning {
   /** Of the document: `webhooks[0].url`. */
@@ -45,15 +45,18 @@ const longestAddress = 8_192;
 
 function isPlainSecret(name: string, text: string): boolean {
   if (isUnknown(text)) return false;
-  const isAddress = text.length <= longestAddress && /^[a-z][a-z\d+.-]*:\/\//i.test(text);
-  return isSecretValue(name, text) || (isAddress && opensSomething(text));
+  if (isSecretValue(name, text)) return true;
+  if (text.length > longestAddress || !/^(?:[a-z][a-z\d+.-]*:\/)?\/\S+$/i.test(text)) return false;
+  return hasSecretInQuery(text.split("#", 1)[0] ?? "", isOpening) || opensSomething(text);
 }
 
-/** Has an address user and password, a secret parameter, or a part that is long and says nothing? */
+const isOpening = (name: string, value: string): boolean => !isUnknown(value) && isOpeningParameter(name, value);
+
+/** Has an address a password, a token in the place of a user, or a part that is long and says nothing? */
 function opensSomething(text: string): boolean {
   const url = URL.parse(text);
   if (url === null) return false;
-  if (url.password !== "" || hasSecretInQuery(text)) return true;
+  if (url.password !== "" || isSecretValue("token", url.username)) return true;
   let isOfHook = url.hostname.split(".").some(isHook);
   let before = "";
   for (const segment of url.pathname.split("/")) {

@@ -135,6 +135,24 @@ export function hasSecretInQuery(address: string, isSecret = isSecretValue): boo
   return [...query].some(([name, value]) => isSecret(name, value));
 }
 
+/** What is shorter says which of a few: `auth=sso`. */
+const shortest = 4;
+/** Called so are ids and places as well; with a letter behind a digit it is no word with a number, as `orders2026` is. */
+const isUnworded = (value: string): boolean => /^(?=.*\d.*[A-Za-z])\S{8,}$/.test(value) && !chainAddress.test(value);
+
+/**
+ * Does a parameter open its address to whoever knows it? For people to look at: what is called a token is one, however short.
+ * Nothing is refused for it, which would ask for more.
+ */
+export function isOpeningParameter(name: string, value: string): boolean {
+  const words = wordsOf(name);
+  if (isSecretOf(words, value)) return true;
+  if (!isCalledSo(words) || plain.test(value) || counted.test(words) || /\{[\w.-]+\}/.test(value)) return false;
+  return /(?:^|-)(?:token|sign?|signature|auth|pass|pwd)$/.test(words)
+    ? value.length >= shortest && !chainAddress.test(value)
+    : isUnworded(value);
+}
+
 /** What stands in the place of a credential's name, as the end of a sentence about the field. */
 export const notAName =
   "is the name under which a secret is stored, and this looks like a secret itself; store it with PUT /v1/credentials/{name} under a name of your own, and write that name here";
