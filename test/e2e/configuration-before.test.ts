@@ -70,6 +70,27 @@ describe(`what apply would be refused for ${verifies("CFG-1", "CFG-4")}`, () => 
     expect(await apply(other, last, { remove_missing: true })).toMatchObject({ complete: true });
   });
 
+  test("what lacks a part of its name, by its place and not by the half of it", async () => {
+    const { client } = await gateway.newTenant();
+    const said = await plan(client, {
+      issuers: [{ issuer: "https://login.example.com/", jwks_url: "https://login.example.com/jwks.json" }],
+      vcp_variables: [{ name: "VarCity", content: "Paris" }],
+      tool_services: [{ scheme: "mq", config: {} }],
+      budgets: [{ period: "day" }, { name: "All", limit_tokens: 1 }],
+    });
+    expect(said.resources.map(({ name, action }: Json) => [action, name])).toEqual([
+      ["invalid", "tool_services[0]"],
+      ["invalid", "vcp_variables[0]"],
+      ["invalid", "budgets[1]"],
+      ["invalid", "tenant/day/Budget"],
+      ["invalid", "issuers[0]"],
+    ]);
+    expect(said.problems.at(-1)).toMatchObject({
+      path: "issuers[0].audience",
+      message: expect.stringMatching(/audience/),
+    });
+  });
+
   test("no flow that was never published: its draft makes room for the one of the document", async () => {
     const { client } = await gateway.newTenant();
     const draft = await client.post("/v1/flows", { definition: { ...flow("f"), description: "A draft." } });
@@ -146,6 +167,7 @@ describe(`secrets that a document shows as they are ${verifies("BLIND-5")}`, () 
       webhooks: [
         { name: "a", url: "https://hooks.example.com/t/9f8Ge7D6c5B4a3Z2y1X0w9" },
         { name: "b", url: "https://example.com/told?access_token=9f8Ge7D6c5B4a3" },
+        { name: "bb", url: "https://example.com/told?room=ops&token=s3cr3t" },
         { name: "c", url: "https://example.com/teams/0b0e8a7c-6d5f-4e3a-9b2c-1d0e9f8a7b6c/told?page=2" },
       ],
     };
@@ -154,6 +176,7 @@ describe(`secrets that a document shows as they are ${verifies("BLIND-5")}`, () 
       "flows[0].definition.nodes.look.arguments.api_key",
       "webhooks[0].url",
       "webhooks[1].url",
+      "webhooks[2].url",
     ];
     await apply(client, {
       ...shown,

@@ -12,7 +12,7 @@ import { toRfc3339 } from "@toolyard/core/time";
 import { formatToolUri, parseToolUri } from "@toolyard/core/tools/uri";
 import { webhookEventSchema } from "@toolyard/core/webhooks/webhook";
 import * as z from "zod";
-import { ask, idIn, liveAt, mapSome, objectOf, parseBody, parseBy, textIn, type RouteOf } from "./part.ts";
+import { ask, idIn, joinedName, liveAt, mapSome, objectOf, parseBody, parseBy, textIn, type RouteOf } from "./part.ts";
 
 const eventsInOrder = (events: readonly unknown[]): string[] =>
   webhookEventSchema.options.filter((event) => events.includes(event));
@@ -218,9 +218,10 @@ const budgetFields = ["name", "limit_tokens", "limit_micros", "enabled"];
 export const budgets = (route: RouteOf): Kind => ({
   repeats: true,
   identify: (item) => {
-    const of = textIn(item, "scope_id");
-    const whose = of === "" ? textIn(item, "scope") : `${textIn(item, "scope")} ${of}`;
-    return `${whose}/${textIn(item, "period")}/${textIn(item, "name")}`;
+    // As the route fills them in.
+    const [scope, of] = [textIn(item, "scope") || "tenant", textIn(item, "scope_id")];
+    const name = textIn(item, "name") || "Budget";
+    return joinedName([of === "" ? scope : `${scope} ${of}`, textIn(item, "period"), name], "/");
   },
   read: ({ context }) =>
     Promise.resolve(

@@ -4,10 +4,10 @@ import { toPlain } from "@toolyard/core/configuration/compare";
 import { readEveryPage } from "@toolyard/core/every-page";
 import * as z from "zod";
 import { toIssuerFields } from "../routes/issuers.ts";
-import { ask, idIn, liveAt, parseBody, textIn, type RouteOf } from "./part.ts";
+import { ask, idIn, joinedName, liveAt, parseBody, textIn, type RouteOf } from "./part.ts";
 
 export const issuers = (route: RouteOf): Kind => ({
-  identify: (item) => `${textIn(item, "issuer")} ${textIn(item, "audience")}`,
+  identify: (item) => joinedName([textIn(item, "issuer"), textIn(item, "audience")], " "),
   async read({ core, context }) {
     const all = await readEveryPage((page) => core.repos.issuers.list(context.tenant, page));
     return all.map((issuer) => liveAt(issuer.id, toIssuerFields(issuer)));

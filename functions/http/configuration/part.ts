@@ -49,6 +49,11 @@ export function textIn(item: JsonValue, field: string): string {
   return typeof value === "string" ? value : "";
 }
 
+/** A name of several parts; of what lacks one it is none, since half a name says what nobody wrote. */
+export function joinedName(parts: readonly string[], between: string): string {
+  return parts.includes("") ? "" : parts.join(between);
+}
+
 /** The same without what only stored things have. */
 export function picked(value: object, fields: readonly string[]): JsonObject {
   const all = objectOf(toPlain(value));

@@ -14,6 +14,7 @@ import { baseNames } from "./knowledge-names.ts";
 import {
   ask,
   idIn,
+  joinedName,
   liveAt,
   mapSome,
   objectOf,
@@ -62,7 +63,7 @@ const optionNames = Object.keys(variableOptionsSchema.shape);
 const variables = () => import("@toolyard/core/vcp/placeholders/register");
 
 export const vcpVariables = (route: RouteOf): Kind => ({
-  identify: (item) => `${textIn(item, "kind")}/${textIn(item, "name")}`,
+  identify: (item) => joinedName([textIn(item, "kind"), textIn(item, "name")], "/"),
   async read({ core, context }) {
     const { readVariable } = await variables();
     const read = await mapSome(context.config.variables, async (entry) => {

@@ -24,7 +24,18 @@ import { formatToolUri } from "@toolyard/core/tools/uri";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import * as z from "zod";
 import { toFields } from "../routes/providers.ts";
-import { ask, credentialsNamedIn, idIn, liveAt, objectOf, parseBody, parseBy, textIn, type RouteOf } from "./part.ts";
+import {
+  ask,
+  credentialsNamedIn,
+  idIn,
+  joinedName,
+  liveAt,
+  objectOf,
+  parseBody,
+  parseBy,
+  textIn,
+  type RouteOf,
+} from "./part.ts";
 
 export const providers = (route: RouteOf): Kind => ({
   identify: (item) => textIn(item, "name"),
@@ -140,7 +151,7 @@ function recordOf(item: JsonValue): Omit<ToolService, "id" | "scheme"> {
 const notSecretOf = (item: JsonValue): readonly string[] => z.array(z.string()).parse(objectOf(item)["not_secret"]);
 
 export const toolServices = (route: RouteOf): Kind => ({
-  identify: (item) => `${textIn(item, "scheme")}://${textIn(item, "service_id")}`,
+  identify: (item) => joinedName([textIn(item, "scheme"), textIn(item, "service_id")], "://"),
   read: ({ context }) => Promise.resolve(context.config.services.map((each) => liveAt(each.id, itemOf(each)))),
   parse({ core }, item) {
     const parsed = parseBody(route("createToolService"), item);

@@ -60,7 +60,7 @@ export interface Kind {
   readonly merge?: (live: JsonValue, asked: JsonValue) => JsonValue;
   /** Several may have one name: those that are equal belong together, and the rest in their order. */
   readonly repeats?: true;
-  /** By which it is known in every tenant. Of what is no item yet it is nothing that holds. */
+  /** By which it is known in every tenant. Of what is no item it may be nothing. */
   identify(item: JsonValue): string;
   read(work: Work): Promise<readonly Live[]>;
   /**
