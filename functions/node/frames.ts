@@ -1,6 +1,7 @@
 /** What a gateway says to a node, as far as a node needs it; what else comes along is left alone. */
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
+import { version } from "../version.ts";
 
 const errorSchema = z.looseObject({
   type: z.literal("error"),
@@ -10,6 +11,7 @@ const errorSchema = z.looseObject({
     retryable: z.boolean().nullish(),
     retry_after_ms: z.number().nullish(),
     tool_name: z.string().nullish(),
+    param: z.string().nullish(),
   }),
 });
 
@@ -119,13 +121,20 @@ export class AnsweredError extends Error {
   }
 }
 
+/** Of what a program of VCP has said, which is passed on as it is. */
+const framesParam = "frame";
+/** A node says nothing that a gateway of its own release would not read. */
+const gatewayIsOlder = `The gateway does not know what this node's program (version ${version}) says: it is of another release, most likely an older one. Upgrade the gateway, or run the node of the gateway's release.`;
+const gatewayIsNewer = `The gateway gave an answer that this node's program (version ${version}) does not understand: it is of another release, most likely a newer one. Upgrade the node to the gateway's release.`;
+
 /** @throws AnsweredError where the answer is an error, or none that this node understands */
 function reader<T>(schema: z.ZodType<T>): (answer: JsonObject) => T {
   return (answer) => {
     const failed = errorSchema.safeParse(answer);
     if (failed.success) {
-      const { code, message, retryable, retry_after_ms: retryAfterMs, tool_name: tool } = failed.data.error;
-      throw new AnsweredError(code, message, {
+      const { code, message, retryable, retry_after_ms: retryAfterMs, tool_name: tool, param } = failed.data.error;
+      const isUnknown = code === "invalid_request" && param !== framesParam;
+      throw new AnsweredError(code, isUnknown ? `${message} ${gatewayIsOlder}` : message, {
         isPassing: retryable === true,
         retryAfterMs: retryAfterMs ?? 0,
         tool: tool ?? undefined,
@@ -133,9 +142,7 @@ function reader<T>(schema: z.ZodType<T>): (answer: JsonObject) => T {
     }
     const parsed = schema.safeParse(answer);
     if (parsed.success) return parsed.data;
-    throw new AnsweredError("invalid_response", "The gateway gave an answer that this node does not understand.", {
-      isPassing: false,
-    });
+    throw new AnsweredError("invalid_response", gatewayIsNewer, { isPassing: false });
   };
 }
 

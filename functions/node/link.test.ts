@@ -1,9 +1,12 @@
 import { createServer } from "node:http";
-import { expect, onTestFinished, test, vi } from "vitest";
+import type { JsonObject } from "@toolyard/core/json";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import * as z from "zod";
+import { unscripted } from "../../test/support/fake-core.ts";
 import { readDone } from "./frames.ts";
 import { GatewayLink, NodeRefused } from "./link.ts";
+import { Node } from "./node.ts";
 
 /** @returns its port */
 async function startGateway(onConnection: (socket: WebSocket) => void, maxPayload = 100_000): Promise<number> {
@@ -91,3 +94,65 @@ test("what the gateway puts off is asked again when it said, or by nobody where 
   unwanted.abort();
   expect(await later).toBeUndefined();
 }, 10_000);
+
+describe("a gateway of another release", () => {
+  /** A node at a gateway that answers each message so. */
+  async function nodeAt(answer: (message: JsonObject) => JsonObject): Promise<{
+    readonly registered: JsonObject[];
+    readonly ended: Promise<unknown>;
+  }> {
+    const registered: JsonObject[] = [];
+    const port = await startGateway((socket) =>
+      socket.on("message", (data: Buffer) => {
+        const message = z.looseObject({ id: z.string() }).parse(JSON.parse(data.toString("utf8"))) as JsonObject;
+        registered.push(message);
+        socket.send(JSON.stringify({ ...answer(message), id: message["id"] }));
+      }),
+    );
+    const config = { directory: "/", programs: [], mcpServers: [], holdsSubscriptions: false, vcpModules: undefined };
+    const node = new Node({
+      url: `http://127.0.0.1:${port}`,
+      key: "k",
+      config: { ...config, name: "lab", files: ["/data"] },
+      egress: unscripted("egress"),
+      runner: unscripted("runner"),
+      log: { log: () => undefined },
+      path: "",
+      graceMs: 0,
+    });
+    const ended = node.run().catch((thrown: unknown) => thrown);
+    onTestFinished(() => node.stop());
+    return { registered, ended };
+  }
+
+  test("that does not know what a node offers is named as the older one", async () => {
+    const message = "The message's field 'tools.0': 'directories' is not known.";
+    const error = { code: "invalid_request", message, param: "tools.0", type: "invalid_request_error" };
+    const { ended } = await nodeAt(() => ({ type: "error", error }));
+    expect(await ended).toBeInstanceOf(NodeRefused);
+    expect(String(await ended)).toMatch(
+      /'directories' is not known\. .*older.*Upgrade the gateway, or run the node of/,
+    );
+  });
+
+  test("whose answer a node does not understand is named as the newer one", async () => {
+    const { ended } = await nodeAt(() => ({ type: "node.welcomed", beats: "five a minute" }));
+    expect(await ended).toBeInstanceOf(NodeRefused);
+    expect(String(await ended)).toMatch(/newer.*Upgrade the node/);
+  });
+
+  test("is not told what is as it would be anyway, so that it knows all names", async () => {
+    const { registered } = await nodeAt(() => ({ type: "node.registered", beat_ms: 60_000, hidden: [] }));
+    await expect.poll(() => registered.length).toBeGreaterThan(0);
+    expect(Object.keys((registered[0] as { tools: JsonObject[] }).tools[0] ?? {}).sort()).toEqual([
+      "concurrency",
+      "description",
+      "directories",
+      "effect",
+      "kind",
+      "name",
+      "parameters",
+      "timeout_ms",
+    ]);
+  });
+});

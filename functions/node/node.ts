@@ -5,9 +5,10 @@
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { schemaProblem } from "@toolyard/core/errors/schema-problems";
 import { parseJson, type JsonObject } from "@toolyard/core/json";
 import { NewsPace } from "@toolyard/core/mcp/news-pace";
-import type { NodeTool } from "@toolyard/core/nodes/node";
+import { offeredToolsSchema, type NodeTool } from "@toolyard/core/nodes/node";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
@@ -248,7 +249,8 @@ export class Node {
   /** @throws NodeRefused where trying again is of no use */
   async #askToRegister(): Promise<ReturnType<typeof readRegistered>> {
     const { config, onTaken } = this.#options;
-    const tools = this.#offers.map((offer) => ({ ...offer }));
+    this.#requireUsable();
+    const tools = this.#offers.map(toOffered);
     const own = { name: config.name, version, instance: this.#instance };
     try {
       return await this.#link.askNow({ type: "node.register", ...own, tools }, readRegistered);
@@ -261,9 +263,19 @@ export class Node {
       }
       const isFinal =
         thrown instanceof AnsweredError &&
-        ["permission_denied", "conflict", "invalid_request", "concurrency_limited"].includes(thrown.code);
+        ["permission_denied", "conflict", "invalid_request", "invalid_response", "concurrency_limited"].includes(
+          thrown.code,
+        );
       throw isFinal ? new NodeRefused(thrown.message) : thrown;
     }
+  }
+
+  /** So that what a gateway does not know afterwards is of another release. @throws NodeRefused */
+  #requireUsable(): void {
+    const checked = offeredToolsSchema().safeParse(this.#offers);
+    if (checked.success) return;
+    const { path, says } = schemaProblem(checked.error);
+    throw new NodeRefused(`What this node offers cannot be used: '${["tools", ...path].join(".")}' ${says}.`);
   }
 
   #hear(event: NodeEvent): void {
@@ -523,8 +535,10 @@ export class Node {
         // One that nobody knows any more was given up, or ended by a result of ours that was not answered.
         if (cancelled.includes(id) || (state === "in_hand" && !known.includes(id))) this.#cancel(id);
       }
-    } catch {
-      // The link is away, and says so itself.
+    } catch (thrown) {
+      // A link that is away says so itself.
+      if (!(thrown instanceof AnsweredError)) return;
+      this.#options.log.log("warn", "the gateway was not told what this node has in hand", { reason: thrown.message });
     }
   }
 
@@ -536,6 +550,11 @@ export class Node {
     ]);
     over.abort();
   }
+}
+
+/** What is as it would be anyway is left unsaid: a gateway of an older release does not know its name. */
+function toOffered({ sensitive, ...offer }: NodeTool): JsonObject {
+  return { ...offer, ...(sensitive ? { sensitive } : {}) };
 }
 
 function modulesDesk(config: VcpModulesConfig | undefined, modules: VcpModules | undefined): readonly Desk[] {
