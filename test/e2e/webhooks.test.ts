@@ -167,6 +167,35 @@ describe(`a webhook ${verifies("CHAT-13", "BLIND-6")}`, () => {
     expect(await log(id)).toMatchObject([{ state: "failed", attempts: 10, last_status: 307 }]);
   });
 
+  test("that was away for a week is found by its failed messages, and told all of them once it is back", async () => {
+    const { id, secret } = await addWebhook();
+    for (const _each of [1, 2, 3]) await look();
+    receiver.answer = () => ({ status: 503 });
+    for (let count = 0; count < 10; count += 1) {
+      await deliver();
+      await skipWaiting();
+    }
+    receiver.answer = () => ({ status: 200 });
+    await look();
+    await deliver();
+    const failed = async (limit: number): Promise<Json> =>
+      tenant.client.get(`/v1/webhooks/${id}/deliveries?state=failed&order=asc&limit=${limit}`);
+    const before = await failed(2);
+    expect(before).toMatchObject({ has_more: true, data: [{ state: "failed" }, { state: "failed" }] });
+    const rotated = await tenant.client.post(`/v1/webhooks/${id}/rotate-secret`, { overlap_s: 0 });
+    receiver.requests.length = 0;
+    // As the page says it: those that are sent again are failed no more.
+    for (let page = before; page.data.length > 0; page = await failed(2))
+      for (const { id: delivery } of page.data)
+        await tenant.client.post(`/v1/webhooks/${id}/deliveries/${delivery}/resend`);
+    expect(await deliver()).toBe(3);
+    expect([isSignedWith(secret, 0), isSignedWith(rotated.secret, 0)]).toEqual([false, true]);
+    expect(await tenant.client.get(`/v1/webhooks/${id}`)).toMatchObject({ enabled: true });
+    expect((await log(id)).map(({ state }) => state)).toEqual(["delivered", "delivered", "delivered", "delivered"]);
+    const wrong = await tenant.client.send("get", `/v1/webhooks/${id}/deliveries?state=lost`);
+    expect(wrong).toMatchObject({ status: 400, json: { error: { param: "state" } } });
+  });
+
   test("that is gone is disabled, and told again once it is enabled and asked for", async () => {
     const { id } = await addWebhook();
     receiver.answer = () => ({ status: 410 });

@@ -257,11 +257,11 @@ export const listWebhookDeliveries = defineRoute({
   tags,
   scope: "manage",
   list: true,
-  request: { params: idParams, query: pageQuery },
+  request: { params: idParams, query: pageQuery.extend({ state: z.enum(deliveryStates).optional() }) },
   responses: { 200: { description: "A page of deliveries", schema: listSchema(deliverySchema) } },
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, tenant, params, query }) {
-    const page = await core.repos.webhooks.deliveries(tenant, params.id, toPageRequest(query));
+    const page = await core.repos.webhooks.deliveries(tenant, params.id, toPageRequest(query), query.state);
     return c.json(toList(found(page, "webhook", params.id), viewDelivery, idOf));
   },
 });

@@ -38,8 +38,13 @@ export interface WebhookRepo {
   ): Promise<Webhook | undefined>;
   /** An event that says nothing but that it arrives. `undefined`: no such webhook. */
   addTest(tenant: string, id: string): Promise<WebhookDelivery | undefined>;
-  /** `undefined`: no such webhook. */
-  deliveries(tenant: string, id: string, page: PageRequest): Promise<Page<WebhookDelivery> | undefined>;
+  /** All of them, or those of one state. `undefined`: no such webhook. */
+  deliveries(
+    tenant: string,
+    id: string,
+    page: PageRequest,
+    state?: WebhookDelivery["state"],
+  ): Promise<Page<WebhookDelivery> | undefined>;
   /** Due now, with all tries before it; its id stays. */
   resend(tenant: string, id: string, delivery: string): Promise<WebhookDelivery | undefined>;
   /** Deliveries that are due, each given to one claimant for its lease. */

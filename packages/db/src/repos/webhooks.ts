@@ -175,10 +175,11 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
       return decodeFirst(webhookDeliveries, written);
     },
 
-    deliveries: async (tenant, id, page) => {
+    deliveries: async (tenant, id, page, state) => {
       const where: readonly Equal[] = [
         ["tenant", tenant],
         ["webhook_id", id],
+        ...(state === undefined ? [] : [["state", state] as const]),
       ];
       const [webhook, found] = await of(tenant).batch(
         [{ sql: getWebhook, args: [tenant, id] }, selectPage("webhook_deliveries", where, page)],
