@@ -256,7 +256,7 @@ export class McpSession {
       if (answer.kind === "too-deep") throw toTooDeep(this.#options.name);
       throw toFailure(this.#options.name, answer.error, exchange.context.redactor);
     } catch (error) {
-      if (this.#era === "stateless" && isAboutEra(error)) this.#isStale = true;
+      if (isAboutEra(error, this.#era)) this.#isStale = true;
       if (isSent && exchange.signal.aborted) this.#cancel(id, exchange);
       throw error;
     }
@@ -286,10 +286,13 @@ export class McpSession {
     return id;
   }
 
-  /** One at a time; others wait for it. */
+  /** One at a time; others wait for it. What has forgotten a session may be another server, with other tools. */
   async #renew(exchange: ExchangeOptions): Promise<void> {
     this.#renewing ??= this.#initialize({ ...exchange, onNotice: undefined, onSent: undefined })
+      .then(() => this.#options.onToolsChanged())
       .catch((error: unknown) => {
+        // It may speak otherwise now, which the next session finds out.
+        this.#isStale = true;
         throw notBegun(this.#options.name, error);
       })
       .finally(() => {
@@ -460,8 +463,9 @@ function meansOtherEra(error: unknown): boolean {
 }
 
 /** Refusals that a server of the era would not give to what it has spoken before. */
-function isAboutEra(error: unknown): boolean {
+function isAboutEra(error: unknown, era: Era): boolean {
   if (rpcCodeOf(error) === rpcCodes.unsupportedVersion) return true;
+  if (era === "session") return false;
   const status = error instanceof GatewayError ? error.details.extra?.["status"] : undefined;
   return status === 400 || status === 404 || status === 405;
 }
