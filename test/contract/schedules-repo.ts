@@ -179,7 +179,9 @@ export function describeScheduleRepo(name: string, make: MakeInstances): void {
       const [running, waiting] = [firing(schedule), firing(schedule, { state: "input_required" })] as const;
       await repos(0).schedules.take(tenant, [taking(schedule, { firings: [running, waiting] })]);
       await repos(0).calls.claim(tenant, running.id, { leaseMs: minute, concurrency: 10 });
-      expect(await repos(1).schedules.delete(tenant, schedule.id)).toBe(true);
+      expect(await repos(1).schedules.delete(tenant, schedule.id, "key_stranger")).toBe(false);
+      expect((await firingsOf(schedule)).map(({ state }) => state)).not.toContain("cancelled");
+      expect(await repos(1).schedules.delete(tenant, schedule.id, schedule.caller.id)).toBe(true);
       const states = (await firingsOf(schedule)).map(({ id, state }) => [id, state]);
       expect(states).toEqual(
         expect.arrayContaining([

@@ -38,7 +38,7 @@ const firings = async ({ client }: TestTenant, id: string): Promise<Json[]> =>
 const dueIn = ({ id }: TestTenant, ms: number): Promise<unknown> => {
   const at = `CAST(unixepoch('subsec') * 1000 AS INTEGER) + ${ms}`;
   const sql = `UPDATE schedules SET next_at = ${at}, timing = CASE timing ->> '$.kind'
-    WHEN 'rate' THEN json_set(timing, '$.first', ${at}) ELSE json_set(timing, '$.at', ${at}) END WHERE tenant = ?1`;
+    WHEN 'rate' THEN json_set(timing, '$.first', ${at}) WHEN 'cron' THEN timing ELSE json_set(timing, '$.at', ${at}) END WHERE tenant = ?1`;
   return database.batch([{ sql, args: [id] }]);
 };
 
@@ -90,6 +90,49 @@ describe(`one tick ${verifies("VCP-18")}`, () => {
     expect(batches.reduce((sum, each) => sum + each, 0)).toBeGreaterThan(1_200);
     const { data } = await tenant.client.get(path);
     for (const { fired } of data as Json[]) expect(fired).toBeGreaterThan(100);
+  });
+
+  test.each([
+    ["a zone that this release's tables do not have", { time_zone: "Mars/Phobos" }],
+    [
+      "an expression of another release",
+      { timing: JSON.stringify({ kind: "cron", expressions: ["cron(@solstice)"] }) },
+    ],
+  ])("leaves one with %s to a release that knows it, and fires the tenant's others", async (_what, columns) => {
+    const tenant = await gateway.newTenant();
+    const [strange, plain] = [await make(tenant, { cron: "0 9 * * *" }), await make(tenant, { delay_ms: day })];
+    await dueIn(tenant, -minute);
+    for (const [column, value] of Object.entries(columns))
+      await database.batch([{ sql: `UPDATE schedules SET ${column} = ?1 WHERE id = ?2`, args: [value, strange.id] }]);
+    await database.batch([{ sql: "UPDATE schedules SET next_at = next_at - 1000 WHERE id = ?1", args: [strange.id] }]);
+    await gateway.tick();
+    expect(await firings(tenant, plain.id)).toHaveLength(1);
+    expect(await firings(tenant, strange.id)).toEqual([]);
+    expect(gateway.logged).toContainEqual(
+      expect.objectContaining({
+        message: "a stored row cannot be read",
+        fields: expect.objectContaining({ tenant: tenant.id, row: strange.id }),
+      }),
+    );
+    expect((await tenant.client.get(path)).data).toMatchObject([{ id: plain.id }]);
+    expect((await tenant.client.send("delete", `${path}/${strange.id}`)).status).toBe(204);
+  });
+
+  test("makes up for what came due while its tenant was suspended as for what was missed", async () => {
+    const tenant = await gateway.newTenant();
+    const [once, all, skip] = await Promise.all(
+      ["once", "all", "skip"].map((misfire) => make(tenant, { rate: "1 day", misfire })),
+    );
+    await dueIn(tenant, -29 * day - minute);
+    const set = (status: string): Promise<Json> =>
+      gateway.operator.expect("patch", `/v1/tenants/${tenant.id}`, { status });
+    await set("suspended");
+    await gateway.tick();
+    await set("active");
+    await gateway.tick();
+    const counts = await Promise.all([once, all, skip].map(async ({ id }: Json) => (await read(tenant, id)).fired));
+    // The last of them is a minute late, which is not missed.
+    expect(counts).toEqual([2, 30, 1]);
   });
 
   test("fires for others where those of one tenant cannot fire", async () => {

@@ -47,3 +47,14 @@ export function json<Schema extends z.ZodType>(
     fromDriver: (value) => (typeof schema === "function" ? schema() : schema).parse(JSON.parse(value)),
   })(name);
 }
+
+/** Text that `schema` checks on reading. @throws ZodError on reading what it refuses */
+export function checked<Schema extends z.ZodType<string>>(
+  name: string,
+  schema: Schema,
+): SQLiteCustomColumnBuilder<ConvertCustomConfig<string, { data: string; driverData: string }>> {
+  return customType<{ data: string; driverData: string }>({
+    dataType: () => "text",
+    fromDriver: (value) => schema.parse(value),
+  })(name);
+}

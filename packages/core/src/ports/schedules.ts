@@ -63,6 +63,6 @@ export interface ScheduleRepo {
   pause(tenant: string, id: string): Promise<Schedule | undefined>;
   /** Changes nothing where it is not paused. */
   resume(tenant: string, id: string, nextAt: number | null): Promise<Schedule | undefined>;
-  /** Calls off what has not begun. */
-  delete(tenant: string, id: string): Promise<boolean>;
+  /** Calls off what has not begun. `callerId`: only where it is this caller's. */
+  delete(tenant: string, id: string, callerId?: string): Promise<boolean>;
 }

@@ -1,6 +1,7 @@
 /** Makes schedules, finds those that a caller may see, and does to them what people may. */
 import { longestHopMs } from "../calls/enqueue.ts";
 import { enterLiveSession } from "../calls/own-session.ts";
+import { hasScope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -95,9 +96,10 @@ export async function readTask(
   }
 }
 
-export async function deleteSchedule(deps: CoreDeps, context: CallContext, id: string): Promise<void> {
-  await requireSchedule(deps, context, id);
-  if (!(await deps.repos.schedules.delete(context.tenant, id))) throw missing(id);
+/** Without reading it: also of one that cannot be read. @throws GatewayError `not_found` */
+export async function deleteSchedule(deps: CoreDeps, { tenant, caller }: CallContext, id: string): Promise<void> {
+  const owner = hasScope(caller, "manage") ? undefined : caller.id;
+  if (!(await deps.repos.schedules.delete(tenant, id, owner))) throw missing(id);
 }
 
 export async function pauseSchedule(deps: CoreDeps, context: CallContext, id: string): Promise<Schedule> {

@@ -4,16 +4,21 @@
  */
 import * as z from "zod";
 import { parseExpression, type CronExpression, type DayRule } from "./expression.ts";
-import { instantsOf, wallAt } from "./zone.ts";
+import { instantsOf, isZone, wallAt } from "./zone.ts";
+
+const ofAnother = "is none that this release reads";
 
 export const timingSchema = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("at"), at: z.number() }),
   /** `first`: when it fires first; times are counted from there. */
   z.strictObject({ kind: z.literal("rate"), every_ms: z.number(), first: z.number() }),
   /** What fires at the times of any of these. */
-  z.strictObject({ kind: z.literal("cron"), expressions: z.array(z.string()).min(1) }),
+  z.strictObject({ kind: z.literal("cron"), expressions: z.array(z.string().refine(isRead, ofAnother)).min(1) }),
 ]);
 export type Timing = z.output<typeof timingSchema>;
+
+/** Tables of zones grow: one that a newer process took is not known to all. */
+export const zoneSchema = z.string().refine(isZone, { path: ["time_zone"], error: ofAnother });
 
 /** Times in milliseconds; both ends belong to it. */
 export interface Timeline {
@@ -69,6 +74,14 @@ function read(text: string): CronExpression {
   if (parsed.size >= mostParsed) parsed.clear();
   parsed.set(text, expression);
   return expression;
+}
+
+function isRead(text: string): boolean {
+  try {
+    return read(text).kind === "cron";
+  } catch {
+    return false;
+  }
 }
 
 const minuteMs = 60_000;

@@ -50,6 +50,15 @@ function clockOf(timeZone: string): Clock {
   return clock;
 }
 
+export function isZone(name: string): boolean {
+  try {
+    clockOf(name);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 export function wallAt(at: number, timeZone: string): number {
   return at + offsetAt(at, timeZone);
 }

@@ -62,6 +62,9 @@ const callOff = `UPDATE calls SET state = 'cancelled', cancel_requested = 1, fin
     write_token = NULL, idempotency_key = NULL
   WHERE ${ofSchedule} AND attempt = 0 AND state IN ('queued', 'input_required')`;
 
+const deleteSchedule = "DELETE FROM schedules WHERE tenant = ?1 AND id = ?2 AND caller_id = COALESCE(?3, caller_id)";
+const isGone = "NOT EXISTS (SELECT 1 FROM schedules WHERE tenant = ?1 AND id = ?2)";
+
 const calledOff = (why: "paused" | "deleted"): string => {
   const error: CallError = { code: "call_cancelled", message: `Its schedule was ${why} before it was started.` };
   return JSON.stringify(error);
@@ -165,10 +168,10 @@ export function createScheduleRepo(shards: Shards, onBrokenRow: OnBrokenRow): Sc
       return readFirst(reader, found);
     },
 
-    delete: async (tenant, id) => {
+    delete: async (tenant, id, callerId) => {
       const [deleted] = await shards.databaseFor(tenant).batch([
-        { sql: "DELETE FROM schedules WHERE tenant = ?1 AND id = ?2", args: [tenant, id] },
-        { sql: callOff, args: [tenant, id, calledOff("deleted")] },
+        { sql: deleteSchedule, args: [tenant, id, callerId ?? null] },
+        { sql: `${callOff} AND ${isGone}`, args: [tenant, id, calledOff("deleted")] },
       ]);
       return (deleted?.changes ?? 0) > 0;
     },

@@ -6,11 +6,11 @@ import { callStates } from "@toolyard/core/calls/call";
 import { callerSchema } from "@toolyard/core/realtime/connection";
 import { misfirePolicies } from "@toolyard/core/schedules/plan";
 import { deliverSchema } from "@toolyard/core/schedules/schedule";
-import { timingSchema } from "@toolyard/core/schedules/timeline";
+import { timingSchema, zoneSchema } from "@toolyard/core/schedules/timeline";
 import { sql } from "drizzle-orm";
 import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import * as z from "zod";
-import { flag, json, nowMs, tenantColumn, time } from "../columns.ts";
+import { checked, flag, json, nowMs, tenantColumn, time } from "../columns.ts";
 
 const givenSchema = z.object({ field: z.enum(["at", "delay_ms", "cron", "rate"]), value: z.string() });
 const errorSchema = z.object({ code: z.string(), message: z.string() });
@@ -27,7 +27,7 @@ export const schedules = sqliteTable(
     taskId: text("task_id"),
     given: json("given", givenSchema).notNull(),
     timing: json("timing", timingSchema).notNull(),
-    timeZone: text("time_zone").notNull(),
+    timeZone: checked("time_zone", zoneSchema).notNull(),
     startAt: time("start_at"),
     endAt: time("end_at"),
     misfire: text("misfire", { enum: misfirePolicies }).notNull(),
