@@ -41,6 +41,7 @@ describe("the documents", () => {
     const addresses = found(/\$(\w+)\/(?:v1|api|mcp)\b/g);
     expect(addresses.length).toBeGreaterThan(60);
     expect(addresses.filter(([, name]) => name !== "BASE")).toEqual([]);
+    expect(found(/(curl [^\n]*127\.0\.0\.1:8787)/g)).toEqual([]);
     // Pages on deploying and on access have keys of more than one kind, and say where they come from.
     const keys = found(/Bearer \$(\w+)/gi);
     expect(keys.filter(([, name]) => !["KEY", "ADMIN_KEY", "OPERATOR", "TOKEN"].includes(name))).toEqual([]);

@@ -132,7 +132,7 @@ describe(`npm start with nothing set ${verifies("CHAT-4", "CHAT-9")}`, () => {
     const script = requests
       .replace(/^BASE=.*$/m, `BASE=${urlOf(started)}; KEY=${key}`)
       .replace("https://api.example.com", backEnd.url)
-      .replace("sk-…", "sk-first-steps");
+      .replace("demo-key", "sk-first-steps");
     const out = await shell(`set -e; curl() { command curl -sS -w '\\n' "$@"; }\n${script}`);
     const [credential, plugin, explained, chat] = out
       .trim()
