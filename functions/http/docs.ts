@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { isJsonObject, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import type { Content, OpenApiDocument, Operation, ResponseObject } from "./openapi.ts";
+import type { Tag } from "./tags.ts";
 
 const style = `
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --mark: #2563eb; }
@@ -20,7 +21,7 @@ export const docsPolicy = `default-src 'none'; style-src 'sha256-${createHash("s
 
 export function renderDocs(document: OpenApiDocument): string {
   const { info, tags } = document;
-  const groups = tags.map(({ name }) => ({ name, operations: operationsOf(document, name) }));
+  const groups = tags.map((tag) => ({ ...tag, operations: operationsOf(document, tag.name) }));
   return `<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escape(info.title)} API</title><style>${style}</style></head>
@@ -29,7 +30,7 @@ export function renderDocs(document: OpenApiDocument): string {
 <p>Version ${escape(info.version)}. Machine-readable: <a href="/openapi.json">openapi.json</a>, <a href="/llms.txt">llms.txt</a>.</p>
 <p>${inline(info.description)}</p>
 <nav>${groups.map(({ name }) => `<a href="#${anchor(name)}">${escape(name)}</a>`).join("")}<a href="#security">security</a></nav>
-${groups.map(({ name, operations }) => renderGroup(name, operations, document)).join("\n")}
+${groups.map((group) => renderGroup(group, document)).join("\n")}
 <h2 id="security">Security</h2>
 <p>Report a security problem of this installation to the operator who gave you your key. Operators name another address with the
 setting <code>TOOLYARD_SECURITY_CONTACT</code>, which <a href="/.well-known/security.txt">security.txt</a> then shows.</p>
@@ -38,26 +39,65 @@ setting <code>TOOLYARD_SECURITY_CONTACT</code>, which <a href="/.well-known/secu
 `;
 }
 
+/** From nothing to a tool that is called, in the order of doing it. */
+const firstSteps: readonly (readonly [operationId: string, why: string])[] = [
+  ["putCredential", "Store the secret that the back end wants. A definition names it, and never holds it."],
+  [
+    "createPlugin",
+    "Make the tool. `parameters` is JSON Schema 2020-12 and all that models see beside `name` and `description`. " +
+      "`execution` says how it is reached: `method`, `base_url` with `{argument}` where a part of the path stands, `content_type`, and in " +
+      "`param_placement` (`query`, `body`, `path`) where arguments go. `auth_config` says where credentials go: " +
+      "`type` `api_key` (each entry with `source`, `target` and `location` `header`, `query`, `path` or `body`), `bearer`, `basic` or `oauth2`; " +
+      "leave it out where there is none.",
+  ],
+  ["explainTool", "See the exact request that a call would send, secrets masked. Nothing is sent."],
+  [
+    "invokeTool",
+    "Call it. 200 is the result, in `content`. 202 means that it is not done yet: ask `GET /v1/calls/{id}` with the `id` of the answer until `state` is " +
+      "`completed`, `failed`, `cancelled`, `rejected` or `unknown`, then `GET /v1/calls/{id}/result`. In the state `input_required` a " +
+      "person decides first (`POST /v1/calls/{id}/approve`).",
+  ],
+  [
+    "chatCompletions",
+    "Or have a model call it. Without `model` the tenant's default answers; `GET /v1/models` lists what there is.",
+  ],
+];
+
 export function renderLlmsText(document: OpenApiDocument): string {
   const url = document.servers[0]?.url ?? "";
-  const groups = document.tags.map(({ name }) => {
+  const groups = document.tags.map(({ name, description }) => {
     const lines = operationsOf(document, name).map(
       ({ method, path, operation }) => `- \`${method.toUpperCase()} ${path}\`: ${operation.summary}`,
     );
-    return `## ${name}\n\n${lines.join("\n")}`;
+    const about = `${description === undefined ? "" : `${description} `}Schemas and examples: ${url}/openapi.json?tag=${encodeURIComponent(name)}`;
+    return `## ${name}\n\n${about}\n\n${lines.join("\n")}`;
+  });
+  const entries = document.tags.flatMap(({ name }) => operationsOf(document, name));
+  const steps = firstSteps.flatMap(([operationId, why]) => {
+    const entry = entries.find(({ operation }) => operation.operationId === operationId);
+    return entry === undefined ? [] : [toStep(entry, why)];
   });
   return `# ${document.info.title}
 
 > ${document.info.description}
 
-Base URL: ${url}. Any OpenAI client works with \`base_url\` ${url}/v1.
-Errors: \`{"error": {"message", "type", "param", "code", "request_id"}}\`.
+Base URL: ${url}. Any OpenAI client works with \`base_url\` ${url}/v1. Bodies are JSON, with \`Content-Type: application/json\`.
+Errors: \`{"error": {"message", "type", "param", "code", "request_id"}}\`; \`message\` says what to do, \`retryable\` whether the same again may help.
 
-- [OpenAPI 3.1](${url}/openapi.json): every route with its schemas
+- [OpenAPI 3.1](${url}/openapi.json): every route with its schemas and an example. It is long: with \`?tag=\` it is one of the groups below.
 - [Documentation](${url}/docs): the same for people
+
+## Make a tool and call it
+
+${steps.map((step, at) => `${at + 1}. ${step}`).join("\n\n")}
 
 ${groups.join("\n\n")}
 `;
+}
+
+function toStep({ method, path, operation }: Entry, why: string): string {
+  const { example } = operation.requestBody?.content["application/json"] ?? {};
+  return `\`${method.toUpperCase()} ${path}\`: ${why}\n\n   \`\`\`json\n   ${JSON.stringify(example)}\n   \`\`\``;
 }
 
 interface Entry {
@@ -74,8 +114,14 @@ function operationsOf(document: OpenApiDocument, tag: string): Entry[] {
   );
 }
 
-function renderGroup(name: string, entries: readonly Entry[], document: OpenApiDocument): string {
-  return `<h2 id="${anchor(name)}">${escape(name)}</h2>\n${entries.map((entry) => renderEntry(entry, document)).join("\n")}`;
+interface Group extends Partial<Tag> {
+  readonly name: string;
+  readonly operations: readonly Entry[];
+}
+
+function renderGroup({ name, description, operations }: Group, document: OpenApiDocument): string {
+  const about = description === undefined ? "" : `<p>${inline(description)}</p>\n`;
+  return `<h2 id="${anchor(name)}">${escape(name)}</h2>\n${about}${operations.map((entry) => renderEntry(entry, document)).join("\n")}`;
 }
 
 function renderEntry({ method, path, operation }: Entry, document: OpenApiDocument): string {
@@ -110,10 +156,15 @@ function renderResponse(status: string, response: ResponseObject, document: Open
 function renderContent(content: Content, document: OpenApiDocument): string {
   return Object.entries(content)
     .map(
-      ([mediaType, { schema }]) =>
-        `<p><code>${escape(mediaType)}</code></p><pre>${escape(outline(schema, { document, indent: "", inside: [] }))}</pre>`,
+      ([mediaType, { schema, example }]) =>
+        `<p><code>${escape(mediaType)}</code></p><pre>${escape(outline(schema, { document, indent: "", inside: [] }))}</pre>${renderExample(example)}`,
     )
     .join("");
+}
+
+function renderExample(example: unknown): string {
+  if (example === undefined) return "";
+  return `<p>For example:</p><pre>${escape(typeof example === "string" ? example : JSON.stringify(example, null, 2))}</pre>`;
 }
 
 /** Levels that an outline goes down; what lies deeper is in openapi.json. */

@@ -1,4 +1,6 @@
 import { hashApiKey } from "@toolyard/core/callers/api-key";
+import type { JsonValue } from "@toolyard/core/json";
+import { checkValue } from "@toolyard/core/tools/arguments";
 import * as z from "zod";
 import { describe, expect, test } from "vitest";
 import { createFakeCore } from "../../test/support/fake-core.ts";
@@ -8,6 +10,7 @@ import { defineRoute, type RouteModule } from "./define-route.ts";
 import { docsPolicy, renderDocs, renderLlmsText } from "./docs.ts";
 import { listSchema } from "./list.ts";
 import { toOpenApi, type OpenApiDocument } from "./openapi.ts";
+import { requestExamples } from "./request-examples.ts";
 import { routes as allRoutes } from "./routes/index.ts";
 
 const item = z
@@ -319,7 +322,81 @@ describe("the OpenAPI document", () => {
   });
 });
 
+describe("examples of requests", () => {
+  /** Takes a body, and one that may say something. */
+  const takesBody = ({ request: { body, stream } }: RouteModule): boolean => {
+    if (stream !== undefined)
+      return stream.mediaTypes.every((type) => type.startsWith("text/")) || stream.json !== undefined;
+    if (body === undefined) return false;
+    const { properties = {}, type } = z.toJSONSchema(body, { io: "input", unrepresentable: "any" });
+    return type !== "object" || Object.keys(properties).length > 0;
+  };
+  const named = new Map<string, RouteModule>(Object.entries(allRoutes));
+
+  test("are there for every route that takes a body, and for no other name", () => {
+    const wanting = [...named].filter(([, route]) => takesBody(route)).map(([name]) => name);
+    expect(wanting.length).toBeGreaterThan(80);
+    expect(wanting.filter((name) => requestExamples[name] === undefined)).toEqual([]);
+    expect(Object.keys(requestExamples).filter((name) => !named.has(name))).toEqual([]);
+  });
+
+  test.each(Object.entries(requestExamples))("%s is taken by the route", (name, example) => {
+    const { body, stream } = named.get(name)?.request ?? {};
+    const problems = (body ?? stream?.json)?.safeParse(example).error?.issues ?? [];
+    expect(problems).toEqual([]);
+  });
+
+  test("fit the schemas beside them", () => {
+    const { paths, components } = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    const contents = Object.values(paths)
+      .flatMap((methods) => Object.values(methods))
+      .flatMap(({ operationId, requestBody }) =>
+        Object.values(requestBody?.content ?? {}).map((content) => ({ operationId, ...content })),
+      )
+      .filter(({ example }) => example !== undefined);
+    expect(contents.length).toBeGreaterThan(80);
+    const problems = contents.flatMap(({ operationId, schema, example }) =>
+      checkValue({ ...schema, components }, example as JsonValue).map((problem) => ({ operationId, ...problem })),
+    );
+    expect(problems).toEqual([]);
+  });
+
+  test("stand in the document, on the page and in no route that takes none", () => {
+    const whole = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    expect(whole.paths["/v1/agents"]?.["post"]?.requestBody?.content["application/json"]?.example).toMatchObject({
+      name: "support",
+    });
+    expect(whole.paths["/v1/human/tool"]?.["post"]?.requestBody?.content["text/plain"]?.example).toContain(
+      "TOOL_REQUEST",
+    );
+    expect(whole.paths["/v1/agents/{id}"]?.["get"]).not.toHaveProperty("requestBody");
+    expect(renderDocs(whole)).toContain(
+      "&quot;base_url&quot;: &quot;https://crm.example.com/v1/customers/{id}/orders&quot;",
+    );
+  });
+});
+
 describe("the documentation for people and models", () => {
+  test("says of every group of the gateway what it is for, what newcomers need first", () => {
+    const { tags } = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    expect(tags.filter(({ description }) => description === undefined)).toEqual([]);
+    expect(tags.slice(0, 3).map(({ name }) => name)).toEqual(["chat", "tools", "plugins"]);
+    expect(document.tags).toEqual([{ name: "items" }]);
+  });
+
+  test("tells a model how a tool is made and called", () => {
+    const text = renderLlmsText(toOpenApi(allRoutes, { version: "1", url: "http://x" }));
+    expect(text.match(/^\d\. `\w+ [^`]+`/gm)).toEqual([
+      "1. `PUT /v1/credentials/{name}`",
+      "2. `POST /v1/plugins`",
+      "3. `POST /v1/tools/explain`",
+      "4. `POST /v1/tools/invoke`",
+      "5. `POST /v1/chat/completions`",
+    ]);
+    expect(text).toContain(JSON.stringify(requestExamples["createPlugin"]));
+    expect(text).toContain("http://x/openapi.json?tag=tool%20services");
+  });
+
   test("escapes everything it shows", () => {
     const page = renderDocs(document);
     expect(page).toContain("Put &lt;an&gt; item");
@@ -390,6 +467,27 @@ describe("the open routes", () => {
   test("openapi.json is version 3.1 of this API", async () => {
     const document: unknown = await (await app.request("/openapi.json")).json();
     expect(document).toMatchObject({ openapi: "3.1.0", info: { title: "Toolyard", version: "1.2.3" } });
+  });
+
+  test("openapi.json of one group has that alone, and refers to nothing else", async () => {
+    const answer = await app.request("/openapi.json?tag=tool%20services");
+    const part = (await answer.json()) as OpenApiDocument;
+    expect(
+      Object.keys(part.paths).filter((path) => !/^\/v1\/(?:tool-services|descriptor-sets|sms)/.test(path)),
+    ).toEqual([]);
+    expect(part.paths["/v1/tool-services"]).toHaveProperty("post");
+    expect(references(part).filter((reference) => find(part, reference) === undefined)).toEqual([]);
+    const unknown = await app.request("/openapi.json?tag=tool");
+    expect([unknown.status, await unknown.json()]).toMatchObject([
+      400,
+      {
+        error: {
+          code: "invalid_request",
+          param: "tag",
+          message: expect.stringContaining("tools, plugins, tool services"),
+        },
+      },
+    ]);
   });
 
   test("the root leads to the documentation", async () => {

@@ -9,6 +9,8 @@ import * as z from "zod";
 import type { ResponseSpec, RouteModule } from "./define-route.ts";
 import { idempotencyKeyPattern } from "./idempotency-key.ts";
 import { ifMatchPattern } from "./if-match.ts";
+import { requestExamples } from "./request-examples.ts";
+import { tags, type Tag } from "./tags.ts";
 
 export interface OpenApiInfo {
   readonly version: string;
@@ -25,7 +27,7 @@ export interface OpenApiDocument {
     readonly license: { readonly name: string; readonly identifier: string };
   };
   readonly servers: readonly { readonly url: string }[];
-  readonly tags: readonly { readonly name: string }[];
+  readonly tags: readonly (Pick<Tag, "name"> & Partial<Tag>)[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
   readonly components: JsonObject;
 }
@@ -49,7 +51,7 @@ export interface Parameter {
   readonly schema: JsonObject;
 }
 
-export type Content = Readonly<Record<string, { readonly schema: JsonObject }>>;
+export type Content = Readonly<Record<string, { readonly schema: JsonObject; readonly example?: unknown }>>;
 
 export interface ResponseObject {
   readonly description?: string;
@@ -89,7 +91,6 @@ export function toOpenApi(routes: Readonly<Record<string, RouteModule>>, info: O
     paths[path] = { ...paths[path], [route.method]: toOperation(operationId, route, schemas) };
   }
   const error: JsonObject = { "application/json": { schema: schemas.convert(errorSchema, "output", "error") } };
-  const tags = [...new Set(Object.values(routes).flatMap((route) => route.tags))];
   return {
     openapi: "3.1.0",
     info: {
@@ -99,7 +100,7 @@ export function toOpenApi(routes: Readonly<Record<string, RouteModule>>, info: O
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: info.url }],
-    tags: tags.map((name) => ({ name })),
+    tags: tagsOf(routes),
     paths,
     components: {
       schemas: schemas.all(),
@@ -114,6 +115,13 @@ export function toOpenApi(routes: Readonly<Record<string, RouteModule>>, info: O
       },
     },
   };
+}
+
+/** In the order of the table; a tag that is not in it comes last. */
+function tagsOf(routes: Readonly<Record<string, RouteModule>>): OpenApiDocument["tags"] {
+  const used = new Set(Object.values(routes).flatMap((route) => route.tags));
+  const known = tags.filter(({ name }) => used.delete(name));
+  return [...known, ...[...used].map((name) => ({ name }))];
 }
 
 function toOperation(operationId: string, route: RouteModule, schemas: SchemaCollector): Operation {
@@ -194,13 +202,19 @@ function toRequestBody(
     const { mediaTypes, description: text, json, optional } = request.stream;
     const content = mediaTypes.map((type) => {
       const schema = json !== undefined && isJson(type) ? schemas.convert(json, "input", operationId) : schemaOf(type);
-      return [type, { schema: { ...schema, description: text } }] as const;
+      const example = isJson(type) || type.startsWith("text/") ? exampleOf(operationId) : {};
+      return [type, { schema: { ...schema, description: text }, ...example }] as const;
     });
     return { required: optional !== true, content: Object.fromEntries(content) };
   }
   if (request.body === undefined) return undefined;
   const required = request.body instanceof z.ZodUnknown || !request.body.safeParse(undefined).success;
-  return { required, content: { "application/json": { schema: schemas.convert(request.body, "input", operationId) } } };
+  const schema = schemas.convert(request.body, "input", operationId);
+  return { required, content: { "application/json": { schema, ...exampleOf(operationId) } } };
+}
+
+function exampleOf(operationId: string): { readonly example?: unknown } {
+  return Object.hasOwn(requestExamples, operationId) ? { example: requestExamples[operationId] } : {};
 }
 
 function isJson(mediaType: string): boolean {

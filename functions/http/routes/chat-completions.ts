@@ -114,15 +114,16 @@ const maxBodyBytes = 33_554_432;
 interface ChatRoute {
   readonly path: string;
   readonly shape: Shape;
+  readonly summary: string;
   readonly description: string;
   readonly vcp?: ChatInput["vcp"];
 }
 
-function chatRoute({ path, shape, description, vcp }: ChatRoute): RouteModule {
+function chatRoute({ path, shape, summary, description, vcp }: ChatRoute): RouteModule {
   return defineRoute({
     method: "post",
     path,
-    summary: "Answer a conversation, running the tenant's tools",
+    summary,
     description,
     tags: ["chat"],
     scope: "chat",
@@ -151,16 +152,19 @@ function chatRoute({ path, shape, description, vcp }: ChatRoute): RouteModule {
 export const chatCompletions = chatRoute({
   path: "/v1/chat/completions",
   shape: "v1",
+  summary: "Answer a conversation, running the tenant's tools, as OpenAI does",
   description: "OpenAI's request and stream, exactly; unmodified SDKs work.",
 });
 export const typedChatCompletions = chatRoute({
   path: "/api/chat/completions",
   shape: "api",
+  summary: "The same, streamed as typed events that show each tool call",
   description: "The same request; the stream is one of typed events.",
 });
 export const vcpChatCompletions = chatRoute({
   path: "/v1/chatvcp/completions",
   shape: "v1",
+  summary: "The same in VCP's protocol",
   description: "The same with `tool_protocol` `vcp`: the model asks in its text, and the answer shows the results.",
   vcp: { showsResults: true },
 });

@@ -199,7 +199,6 @@ export const routes = {
   chatCompletions,
   typedChatCompletions,
   vcpChatCompletions,
-  humanTool,
   createGroupChat,
   listGroupChats,
   getGroupChat,
@@ -228,6 +227,7 @@ export const routes = {
   mcpToolsetMetadata,
   invokeTool: invoke,
   explainTool,
+  humanTool,
   listCalls,
   // Before `getCall`, whose path fits it as well.
   exportCalls,

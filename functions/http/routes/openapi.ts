@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { answerPage } from "../entity-tag.ts";
-import { pagesOf } from "../pages.ts";
+import { openApiOf, pagesOf } from "../pages.ts";
 
 export const openapi = defineRoute({
   method: "get",
@@ -11,6 +11,15 @@ export const openapi = defineRoute({
   tags: ["documentation"],
   scope: null,
   admission: "none",
+  request: {
+    query: z.object({
+      tag: z.string().max(64).optional().meta({ description: "The routes of this group alone.", example: "plugins" }),
+    }),
+  },
   responses: { 200: { description: "The document", schema: z.looseObject({ openapi: z.literal("3.1.0") }) } },
-  handler: (c, input) => answerPage(c, pagesOf(input).openapi, { "content-type": "application/json" }),
+  handler(c, input) {
+    const { tag } = input.query;
+    const page = tag === undefined ? pagesOf(input).openapi : openApiOf(input, tag);
+    return answerPage(c, page, { "content-type": "application/json" });
+  },
 });

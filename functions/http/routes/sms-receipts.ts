@@ -9,7 +9,7 @@ import { defineRoute } from "../define-route.ts";
 const longestBody = 1_048_576;
 
 export const takeSmsReceipts = defineRoute({
-  tags: ["services"],
+  tags: ["tool services"],
   scope: null,
   admission: "none",
   method: "post",
