@@ -2,6 +2,7 @@
  * `/ws` behind API Gateway's WebSocket API: one function for `$connect`, `$disconnect` and messages. It
  * holds nothing: who a connection is stands in its row, and answers leave through the push (design "AWS").
  */
+import { limitOf } from "@toolyard/core/calls/admit";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { Speaker } from "@toolyard/core/ports/connections";
@@ -121,7 +122,7 @@ function overRate({ scope, limit, resetMs }: NonNullable<Speaker["reached"]>): G
   const message =
     scope === "nodes"
       ? `More than ${limit} messages per minute of this tenant's nodes; say less, or the same in 'retry_after_ms'.`
-      : `More than ${limit} requests per minute for this ${scope}, and each message counts as one; setting 'requests_per_minute'.`;
+      : `More than ${limit} requests per minute for this ${scope}, and each message counts as one; ${limitOf("requests_per_minute", scope)}.`;
   return new GatewayError("rate_limited", message, { retryAfterMs: resetMs, extra: { scope, limit } });
 }
 

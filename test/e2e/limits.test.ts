@@ -115,6 +115,7 @@ describe(`requests ${verifies("CHAT-12")}`, () => {
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(10);
     const refused = replies.find(({ status }) => status === 429);
     expect(refused?.json.error).toMatchObject({ code: "rate_limited", scope: "key" });
+    expect(refused?.json.error.message).toContain("'requests_per_minute' of the key");
     expect(refused?.headers.get("x-ratelimit-limit-requests")).toBe("10");
     expect(refused?.headers.get("x-ratelimit-remaining-requests")).toBe("0");
     expect(Number(refused?.headers.get("retry-after"))).toBeGreaterThan(0);

@@ -118,11 +118,16 @@ function refuseSession({ session, settings }: AdmitResult, id: string | undefine
   }
 }
 
+/** Where the limit that was met is set: a key has its own beside the tenant's setting. */
+export function limitOf(name: "requests_per_minute" | "concurrent_requests", scope: string): string {
+  return scope === "key" ? `'${name}' of the key` : `setting '${name}'`;
+}
+
 function refuseOverLimit({ outcome, rate, settings }: AdmitResult): void {
   if (outcome.kind === "rate_limited") {
     throw new GatewayError(
       "rate_limited",
-      `More than ${rate.limit} requests per minute for this ${outcome.scope}; setting 'requests_per_minute'.`,
+      `More than ${rate.limit} requests per minute for this ${outcome.scope}; ${limitOf("requests_per_minute", outcome.scope)}.`,
       { retryAfterMs: rate.resetMs, extra: { scope: outcome.scope, limit: rate.limit } },
     );
   }
@@ -132,7 +137,7 @@ function refuseOverLimit({ outcome, rate, settings }: AdmitResult): void {
       "concurrency_limited",
       tools
         ? `${settings.concurrent_tool_calls} tool calls of this tenant are running already; setting 'concurrent_tool_calls'.`
-        : `Too many requests of this ${outcome.scope} are running already; setting 'concurrent_requests'.`,
+        : `Too many requests of this ${outcome.scope} are running already; ${limitOf("concurrent_requests", outcome.scope)}.`,
       { retryAfterMs: 1_000, extra: { scope: outcome.scope } },
     );
   }

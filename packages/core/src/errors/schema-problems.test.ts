@@ -50,6 +50,7 @@ test.each<[string, unknown, Record<string, string>]>([
     { "kind.type": "is not valid: invalid discriminator value. Expected 'a' | 'b'" },
   ],
   ["a key of a record", { labels: { "A b": 1 } }, { "labels.A b": "must be a host name" }],
+  ["names that are free", { labels: ["a"] }, { labels: "is not valid: expected object, received array" }],
   ["the whole", [1], { "": "is not valid: expected object, received array" }],
 ])("%s is told with its place", (_title, value, problems) => {
   expect(said(value)).toEqual(problems);

@@ -157,6 +157,10 @@ function isMissing({ code, message }: Partial<Issue>): boolean {
 }
 
 function withoutLead(message: string): string {
-  const text = message.replace(/^Invalid (?:input|option): /, "").replace(/\.$/, "");
+  const text = message
+    .replace(/^Invalid (?:input|option): /, "")
+    // The library's word for an object whose names are free; who writes JSON has no other.
+    .replace(/^expected record\b/, "expected object")
+    .replace(/\.$/, "");
   return isOfLibrary(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text;
 }
