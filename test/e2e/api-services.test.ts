@@ -192,6 +192,13 @@ describe(`who is calling ${verifies("API-3")}`, () => {
   });
 });
 
+test("a test of a connection that reaches nobody names the service", async () => {
+  const { id } = await addService("crm", { list: operation() });
+  await tenant.client.send("patch", `/v1/tool-services/${id}`, { config: { base_url: "http://127.0.0.1:9" } });
+  const { ok, detail } = await tenant.client.post(`/v1/tool-services/${id}/test`);
+  expect([ok, detail]).toEqual([false, expect.stringContaining("'api://crm'")]);
+});
+
 describe(`time limits and repetition ${verifies("API-5")}`, () => {
   test("a read that is not answered is sent as often as the address says, with growing pauses", async () => {
     backEnd.answer = () => ({ delayMs: 5_000 });

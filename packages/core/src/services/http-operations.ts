@@ -313,8 +313,9 @@ async function probe(
     parameters: { type: "object", properties: {} },
   };
   const definition = definitionOf(service, { id: "probe", operation, method: "GET" });
-  const request = recordFromDefinition({ ...definition, name: `${record.scheme}_probe` });
-  const call = { id: newId("call"), tool: probingTool(record), uri: probingUri(record), arguments: {}, attempt: 1 };
+  const tool = probingTool(record);
+  const request = recordFromDefinition({ ...definition, name: tool.name });
+  const call = { id: newId("call"), tool, uri: probingUri(record), arguments: {}, attempt: 1 };
   const { replies: _replies, ...uncached } = deps;
   try {
     await executeBlind(uncached, request, call, context);
