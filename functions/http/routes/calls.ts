@@ -228,6 +228,8 @@ export const getCall = defineRoute({
   method: "get",
   path: "/v1/calls/{id}",
   summary: "One call",
+  description:
+    "Who asked for what, how it stands, what it cost and, where it failed, why. The result itself is at `/result`.",
   tags,
   scope: null,
   request: { params: idParams },

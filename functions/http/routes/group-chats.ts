@@ -123,6 +123,8 @@ export const createGroupChat = defineRoute({
   method: "post",
   path: "/v1/group_chats",
   summary: "Open a group chat",
+  description:
+    "A room of agents and people: what a person says in it begins a turn, in which agents answer one after the other.",
   tags,
   scope: "chat",
   request: { body: newGroupChatSchema },

@@ -120,6 +120,7 @@ export const createIssuer = defineRoute({
   method: "post",
   path: "/v1/issuers",
   summary: "Trust an issuer of JWTs",
+  description: "From then on tokens that it signs for this audience count as keys of the tenant.",
   tags,
   scope: "manage",
   request: { body: newIssuerSchema },

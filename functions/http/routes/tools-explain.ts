@@ -70,6 +70,8 @@ export const explainTool = defineRoute({
   method: "post",
   path: "/v1/tools/explain",
   summary: "Show what a call would do, without doing it",
+  description:
+    "The request that would leave, to the byte, with secrets masked; which credential fills which place; whether a person would be asked. Nothing is sent.",
   tags: ["tools"],
   scope: "tools",
   request: { body: explainBody, toolArguments: ["arguments"] },

@@ -88,6 +88,8 @@ export const listTools = defineRoute({
   method: "get",
   path: "/v1/tools",
   summary: "List the tools that this caller may use",
+  description:
+    "All that this key may call, each with the name that models know it by (`alias`); `format` has it as OpenAI, MCP or VCP write tools.",
   tags: ["tools"],
   scope: null,
   list: true,

@@ -223,6 +223,7 @@ export const rotateWebhookSecret = defineRoute({
   method: "post",
   path: "/v1/webhooks/{id}/rotate-secret",
   summary: "Replace the secret of a webhook",
+  description: "The answer shows the new one, once. For `overlap_s` both sign, so that receivers can change over.",
   tags,
   scope: "manage",
   request: { params: idParams, body: rotation },
