@@ -59,4 +59,9 @@ describe(`an address that opens something ${verifies("BLIND-5")}`, () => {
   ])("is none: %s", (url) => {
     expect(isTold(url)).toBe(false);
   });
+
+  test("is looked for in a second, in a thousand long ones too", () => {
+    const url = `https://in.example.com/alerts?key=${"1".repeat(8_000)}`;
+    expect(Array.from({ length: 1_000 }, () => isTold(url))).not.toContain(true);
+  });
 });

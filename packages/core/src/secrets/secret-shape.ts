@@ -138,7 +138,10 @@ export function hasSecretInQuery(address: string, isSecret = isSecretValue): boo
 /** What is shorter says which of a few: `auth=sso`. */
 const shortest = 4;
 /** Called so are ids and places as well; with a letter behind a digit it is no word with a number, as `orders2026` is. */
-const isUnworded = (value: string): boolean => /^(?=.*\d.*[A-Za-z])\S{8,}$/.test(value) && !chainAddress.test(value);
+function isUnworded(value: string): boolean {
+  const digit = value.search(/\d/);
+  return digit >= 0 && /[A-Za-z]/.test(value.slice(digit)) && /^\S{8,}$/.test(value) && !chainAddress.test(value);
+}
 
 /**
  * Does a parameter open its address to whoever knows it? For people to look at: what is called a token is one, however short.
