@@ -187,6 +187,8 @@ function outline(schema: JsonValue, { document, indent, inside }: Place): string
     return outline(target ?? {}, { document, indent, inside: [...inside, component] });
   }
   if (!isJsonObject(schema)) return "any";
+  const { contentSchema } = schema;
+  if (contentSchema !== undefined) return outline(contentSchema, { document, indent, inside });
   if (indent.length / 2 >= deepest) return describeType(schema);
   const { properties, items, required } = schema;
   if (isJsonObject(properties)) {

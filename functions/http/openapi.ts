@@ -9,6 +9,7 @@ import * as z from "zod";
 import type { ResponseSpec, RouteModule } from "./define-route.ts";
 import { idempotencyKeyPattern } from "./idempotency-key.ts";
 import { ifMatchPattern } from "./if-match.ts";
+import { toPortablePattern } from "./portable-pattern.ts";
 import { requestExamples } from "./request-examples.ts";
 import { tags, type Tag } from "./tags.ts";
 
@@ -201,7 +202,7 @@ function toRequestBody(
   if (request.stream !== undefined) {
     const { mediaTypes, description: text, json, optional } = request.stream;
     const content = mediaTypes.map((type) => {
-      const schema = json !== undefined && isJson(type) ? schemas.convert(json, "input", operationId) : schemaOf(type);
+      const schema = json !== undefined && isJson(type) ? schemas.convert(json, "input", operationId) : sentAs(type);
       const example = isJson(type) || type.startsWith("text/") ? exampleOf(operationId) : {};
       return [type, { schema: { ...schema, description: text }, ...example }] as const;
     });
@@ -217,14 +218,28 @@ function exampleOf(operationId: string): { readonly example?: unknown } {
   return Object.hasOwn(requestExamples, operationId) ? { example: requestExamples[operationId] } : {};
 }
 
+function isLines(mediaType: string): boolean {
+  return mediaType.endsWith("ndjson");
+}
+
+/** A body of many is none of them: a client that took it for one would parse the whole of it as one. */
+function linesOf(schema: JsonObject, mediaType: string): JsonObject {
+  return { type: "string", contentMediaType: mediaType, contentSchema: { type: "array", items: schema } };
+}
+
 function isJson(mediaType: string): boolean {
   return mediaType === "application/json";
+}
+
+/** Of a request: of whatever type, it is bytes. */
+function sentAs(mediaType: string): JsonObject {
+  return mediaType === "*/*" ? schemaOf("application/octet-stream") : schemaOf(mediaType);
 }
 
 /** Of a body that no validator describes. */
 function schemaOf(mediaType: string): JsonObject {
   if (isJson(mediaType) || mediaType === "*/*") return {};
-  if (mediaType.startsWith("text/")) return { type: "string" };
+  if (mediaType.startsWith("text/") || isLines(mediaType)) return { type: "string" };
   if (mediaType.includes("form")) return { type: "object", additionalProperties: { type: "string" } };
   return { type: "string", format: "binary" };
 }
@@ -232,7 +247,8 @@ function schemaOf(mediaType: string): JsonObject {
 function toResponse(operationId: string, response: ResponseSpec, schemas: SchemaCollector): ResponseObject {
   const content: Record<string, { schema: JsonObject }> = {};
   const add = (type: string, validator: z.ZodType): void => {
-    content[type] = { schema: schemas.convert(validator, "output", operationId) };
+    const schema = schemas.convert(validator, "output", operationId);
+    content[type] = { schema: isLines(type) ? linesOf(schema, type) : schema };
   };
   const { schema, mediaType = schema === undefined ? [] : "application/json" } = response;
   for (const type of typeof mediaType === "string" ? [mediaType] : mediaType) {
@@ -349,17 +365,34 @@ function isAnyJson(schema: JsonValue, reference: string): boolean {
 }
 
 /** For `z.toJSONSchema`: the same in words that more generators of clients know. */
-function spell(converted: { readonly jsonSchema: z.core.JSONSchema.BaseSchema }): void {
+function spell(converted: {
+  readonly zodSchema: z.core.$ZodTypes;
+  readonly jsonSchema: z.core.JSONSchema.BaseSchema;
+}): void {
   resolveDescription(converted, spell);
-  const { jsonSchema: schema } = converted;
+  const { zodSchema, jsonSchema: schema } = converted;
   // Every name of a property is a string.
   if (JSON.stringify(schema.propertyNames) === '{"type":"string"}') delete schema.propertyNames;
+  if (schema.pattern !== undefined) {
+    if (isTime(schema.format)) delete schema.pattern;
+    else schema.pattern = toPortablePattern(schema.pattern);
+  }
+  // What it comes to, not what is read in its place: many write a default down as a value of the type.
+  if (zodSchema._zod.def.type === "prefault") {
+    const whole = z.safeParse(zodSchema, undefined);
+    if (whole.success) schema.default = whole.data;
+  }
   const { prefixItems, items } = schema;
   if (prefixItems === undefined || items !== false) return;
   const [first] = prefixItems;
   if (first === undefined || prefixItems.some((item) => JSON.stringify(item) !== JSON.stringify(first))) return;
   delete schema.prefixItems;
   Object.assign(schema, { items: first, minItems: prefixItems.length, maxItems: prefixItems.length });
+}
+
+/** The format says it already, and generators whose type for it is no string cannot match one. */
+function isTime(format: string | undefined): boolean {
+  return format === "date-time" || format === "date";
 }
 
 /** zod's result as plain JSON. */

@@ -1,5 +1,6 @@
 /** Schedules: tool calls for later, once or again and again (VCP-18; docs/schedules.md). */
-import type { JsonObject } from "@toolyard/core/json";
+import { describedBy } from "@toolyard/core/described-by";
+import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import {
   deliverSchema,
   newScheduleSchema,
@@ -168,11 +169,9 @@ export const createSchedule = defineRoute({
   scope: "tools",
   request: {
     // Which of the two it is decides how it is read, and what an error looks like.
-    body: z.union([
-      newScheduleSchema,
-      upstreamBody,
-      z.looseObject({}).meta({ description: "Anything else is refused, with the reason." }),
-    ]),
+    body: z
+      .custom<JsonObject>(isJsonObject, "Invalid input: expected object")
+      .meta(describedBy(() => z.union([newScheduleSchema, upstreamBody]))),
     toolArguments: ["task", "tool_call"],
     refusesRepeats: true,
   },
@@ -182,8 +181,7 @@ export const createSchedule = defineRoute({
     ...refusals,
   },
   isolation: { kind: "nothing-owned", reason: "Makes a schedule of the caller's own tenant." },
-  async handler(c, { core, context, body: given }) {
-    const body = given as JsonObject;
+  async handler(c, { core, context, body }) {
     const { isUpstream, scheduleUpstream } = await import("@toolyard/core/schedules/upstream");
     if (isUpstream(body)) {
       const answer = await scheduleUpstream(core, context, body);
