@@ -62,6 +62,23 @@ describe(`an API key ${verifies("CHAT-11", "BLIND-9")}`, () => {
     expect((await brief.client.send("get", "/v1/tools")).status).toBe(401);
   });
 
+  test("and calls and prices take times as clients of other languages write them", async () => {
+    const made = await tenant.client.post("/v1/api-keys", { name: "ends", expires_at: "2099-06-30T02:00:00+02:00" });
+    expect(made.expires_at).toBe("2099-06-30T00:00:00.000Z");
+    const from = "2026-11-27T09:30:00.123456+00:00";
+    const price = { kind: "tool", pattern: "look", per_call: 1, effective_from: from };
+    expect(await tenant.client.expect("put", "/v1/prices", { prices: [price] })).toMatchObject({
+      prices: [{ effective_from: from }],
+    });
+    const calls = (text: string): ReturnType<Client["send"]> => tenant.client.send("get", `/v1/calls?from=${text}`);
+    expect((await calls(encodeURIComponent(from))).status).toBe(200);
+    expect((await calls(from)).json.error).toMatchObject({
+      param: "from",
+      message: expect.stringContaining("'+' is written %2B"),
+    });
+    expect((await calls("tomorrow")).json.error).toMatchObject({ param: "from" });
+  });
+
   test("can do no more than its maker", async () => {
     const { client } = await tenant.newKey({ scopes: ["manage", "tools"], tools: ["crm_*"] });
     const attempts: readonly (readonly [Json, string])[] = [

@@ -9,7 +9,7 @@ import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
-import { found, idOf, idParams, nameField, notFound, timeSchema } from "./shared.ts";
+import { found, givenTimeSchema, idOf, idParams, nameField, notFound, timeSchema } from "./shared.ts";
 
 const tags = ["api keys"];
 
@@ -75,7 +75,7 @@ const newApiKeySchema = z.strictObject({
   business_unit: z.string().min(1).max(128).nullable().default(null),
   requests_per_minute: z.int().min(1).max(1_000_000).nullable().default(null),
   concurrent_requests: z.int().min(1).max(10_000).nullable().default(null),
-  expires_at: timeSchema.nullable().default(null),
+  expires_at: givenTimeSchema.nullable().default(null),
 });
 
 async function arrangeApiKey(owner: IsolationDriver): Promise<string> {

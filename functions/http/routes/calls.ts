@@ -24,7 +24,7 @@ import { readIdempotencyKey } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { answerThroughSink } from "../sink.ts";
 import { defaultExpiresInMs, downloadSchema, expiresInField, viewDownload } from "./links.ts";
-import { emptyBody, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
+import { emptyBody, givenTimeSchema, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["calls"];
 
@@ -142,8 +142,8 @@ const filters = {
   session_id: z.string().min(1).max(200).optional(),
   parent_id: z.string().min(1).max(200).optional(),
   caller_id: z.string().min(1).max(1_024).optional(),
-  from: timeSchema.optional().meta({ description: "Created at or after this time." }),
-  to: timeSchema.optional().meta({ description: "Created before this time." }),
+  from: givenTimeSchema.optional().meta({ description: "Created at or after this time." }),
+  to: givenTimeSchema.optional().meta({ description: "Created before this time." }),
 };
 
 const callsQuery = pageQuery.extend(filters);

@@ -3,11 +3,19 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
 
-export const timeSchema = z.iso
+export const timeSchema = z.iso.datetime().meta({ description: "RFC 3339, UTC.", example: "2026-11-27T09:30:00.000Z" });
+
+/** As clients write it: those of Python say `+00:00`. */
+export const givenTimeSchema = z.iso
   .datetime({
-    error: ({ code }) => (code === "invalid_format" ? "must be a time in UTC, like 2026-11-27T09:30:00Z" : undefined),
+    offset: true,
+    error: ({ code, input }) => {
+      if (code !== "invalid_format") return undefined;
+      const hint = / \d\d:\d\d$/.test(String(input)) ? "; in a query, '+' is written %2B" : "";
+      return `must be a time with 'Z' or an offset, like 2026-11-27T09:30:00Z${hint}`;
+    },
   })
-  .meta({ description: "RFC 3339, UTC.", example: "2026-11-27T09:30:00.000Z" });
+  .meta({ description: "RFC 3339, with 'Z' or an offset.", example: "2026-11-27T09:30:00.000Z" });
 
 /** Any text: a malformed id is simply one that does not exist. */
 export const idParams = z.strictObject({ id: z.string() });

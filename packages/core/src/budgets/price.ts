@@ -19,7 +19,7 @@ const common = {
     .max(longestPattern)
     .meta({ description: "A name, in which '*' stands for any characters.", example: "gpt-4o*" }),
   effective_from: z.iso
-    .datetime()
+    .datetime({ offset: true })
     .nullable()
     .default(null)
     .meta({ description: "In force from then on; null: always." }),
