@@ -145,6 +145,29 @@ describe("paths and methods that are not there", () => {
     expect(message).toContain("POST /v1/chat/completions");
   });
 
+  test.each([
+    ["GET", "//v1/things", "GET /v1/things"],
+    ["GET", "/v1/things/", "GET /v1/things"],
+    ["GET", "/v1/v1/things", "GET /v1/things"],
+    ["GET", "/things", "GET /v1/things"],
+    ["GET", "//things//", "GET /v1/things"],
+    ["GET", "/v1/hello", "GET /hello"],
+    ["POST", "/things", undefined],
+    ["GET", "/v1/v1/v1/things", undefined],
+  ])("%s %s says which address is meant, where one is: %s", async (method, path, meant) => {
+    const things = defineRoute({
+      ...open,
+      method: "get",
+      path: "/v1/things",
+      summary: "All",
+      handler: (c) => c.text(""),
+    });
+    const answer = await setup({ hello, things }).send(method, path);
+    expect(answer.status).toBe(404);
+    const { message } = await errorOf(answer);
+    expect(/there is (\S+ [^\s:]+)/.exec(String(message))?.[1]).toBe(meant);
+  });
+
   test("405 lists what the path answers", async () => {
     const remove = defineRoute({
       ...open,
@@ -279,13 +302,13 @@ describe("what a route is given", () => {
 
   test("a query parameter that is wrong, unknown or given twice is named", async () => {
     const { send } = setup({ echo });
-    for (const [query, param] of [
-      ["n=x", "n"],
-      ["m=1", "m"],
-      ["n=1&n=2", "n"],
+    for (const [query, param, message] of [
+      ["n=x", "n", "expected number"],
+      ["m=1", "m", "is not a known field"],
+      ["n=1&n=2", "n", "is given more than once"],
     ]) {
       const error = await errorOf(await send("POST", `/echo/1?${query}`, json({ name: "x" })));
-      expect(error).toMatchObject({ code: "invalid_request", param });
+      expect(error).toMatchObject({ code: "invalid_request", param, message: expect.stringContaining(message ?? "") });
     }
   });
 

@@ -42,7 +42,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     app.on(route.method.toUpperCase(), toHonoPath(route.path), answered(respond));
   }
   const allowed = allowedMethods(Object.values(routes));
-  app.notFound(answered((c) => answerError(c, unmatched(c, allowed(c.req.path)), core.publicUrl)));
+  app.notFound(answered((c) => answerError(c, unmatched(c, allowed), core.publicUrl)));
   return app;
 }
 
@@ -73,14 +73,28 @@ function answerError(c: AppContext, thrown: unknown, publicUrl: string): Respons
 /** Where clients of other model APIs ask that are set to this one's address. */
 const otherApis: ReadonlySet<string> = new Set(["/v1/completions", "/v1/messages", "/v1/responses"]);
 
-function unmatched(c: AppContext, methods: readonly string[]): GatewayError {
+type AllowedMethods = ReturnType<typeof allowedMethods>;
+
+function unmatched(c: AppContext, allowed: AllowedMethods): GatewayError {
   const { method, path } = c.req;
+  const methods = allowed(path);
   if (methods.length === 0) {
-    const instead = otherApis.has(path) ? "models answer at POST /v1/chat/completions, and " : "";
+    const meant = misspelledBases(path).find((candidate) => allowed(candidate).includes(method));
+    const instead = otherApis.has(path)
+      ? "models answer at POST /v1/chat/completions, and "
+      : meant === undefined
+        ? ""
+        : `there is ${method} ${meant}: look at the base address that the client is set to; `;
     return new GatewayError("not_found", `There is no route ${method} ${path}; ${instead}GET /openapi.json lists all.`);
   }
   c.get("exchange").headers["allow"] = methods.join(", ");
   return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${method}.`);
+}
+
+/** What is meant where a client's base address ends in a slash, or has a `/v1` too many or too few. */
+function misspelledBases(path: string): readonly string[] {
+  const tidy = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
+  return [tidy, tidy.replace(/^\/v1(?=\/)/, ""), `/v1${tidy}`];
 }
 
 /** `/v1/plugins/{id}` as hono spells it; `{path+}` also matches slashes. */

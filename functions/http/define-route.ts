@@ -363,7 +363,7 @@ const nothing = new Uint8Array();
 
 const noBytes: AsyncIterable<Uint8Array> = { [Symbol.asyncIterator]: async function* () {} };
 
-/** A parameter given twice is a list, which a schema for one value refuses by name. */
+/** A parameter given twice is a list, which a schema for one value refuses. */
 function readQuery(c: AppContext): Record<string, string | string[]> {
   const query: Record<string, string | string[]> = {};
   for (const [name, values] of Object.entries(c.req.queries()))
@@ -377,6 +377,14 @@ function check<Schema extends z.ZodType>(schema: Schema, value: unknown, part: P
     throw new GatewayError("invalid_request", "This route needs a JSON body.");
   }
   const parsed = schema.safeParse(value);
-  if (!parsed.success) throw toInvalidRequest(parsed.error, part);
-  return parsed.data;
+  if (parsed.success) return parsed.data;
+  const repeated = part === "query" ? repeatedField(parsed.error, value) : undefined;
+  if (repeated === undefined) throw toInvalidRequest(parsed.error, part);
+  throw new GatewayError("invalid_request", `Query field '${repeated}' is given more than once.`, { param: repeated });
+}
+
+/** A list that is refused is no number, too, but that is not what is wrong with it. */
+function repeatedField({ issues }: z.ZodError, query: unknown): string | undefined {
+  const given = new Map(Object.entries(query ?? {}));
+  return issues.map(({ path: [name] }) => String(name)).find((name) => Array.isArray(given.get(name)));
 }
