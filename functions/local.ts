@@ -94,9 +94,18 @@ export async function startServer(environment: Environment, options: ServerOptio
   const requests = new RequestDesk();
   const sockets = Promise.withResolvers<SocketServer>();
   const server = createServer(
-    { keepAliveTimeout: 65_000, maxHeaderSize: maxHeaderBytes, shouldUpgradeCallback: wantsSocket },
+    {
+      keepAliveTimeout: 65_000,
+      maxHeaderSize: maxHeaderBytes,
+      shouldUpgradeCallback: wantsSocket,
+      // Node's own refusal says nothing; the desk has one.
+      requireHostHeader: false,
+    },
     requests.listener,
   );
+  // Who waits to be told to send a body is told where that is read (http/body.ts). What else is expected may be passed over.
+  server.on("checkContinue", requests.listener).on("checkExpectation", requests.listener);
+  server.on("connect", (_request, socket: Duplex) => requests.refuseTunnel(socket));
   server.on("upgrade", (request, socket: Duplex, head: Buffer) => {
     sockets.promise.then(
       ({ upgrade }) => upgrade(request, socket, head),
@@ -185,6 +194,11 @@ class RequestDesk {
 
   readonly listener: (incoming: IncomingMessage, outgoing: ServerResponse) => void = (incoming, outgoing) => {
     this.#answers.set(incoming.socket, outgoing);
+    // Probes that still speak HTTP/1.0 name no host, and may.
+    if (incoming.headers.host === undefined && incoming.httpVersion !== "1.0") {
+      refuseNameless(outgoing);
+      return;
+    }
     if (this.#listener !== undefined) {
       void this.#listener(incoming, outgoing);
       return;
@@ -201,7 +215,7 @@ class RequestDesk {
       if (answer instanceof Promise) this.#hold(answer);
       return answer;
     };
-    this.#listener = getRequestListener(counted, { errorHandler: answerUnreadable });
+    this.#listener = getRequestListener(counted, { errorHandler: answerUnreadable, hostname: "localhost" });
     this.#ready.resolve(this.#listener);
   }
 
@@ -213,15 +227,15 @@ class RequestDesk {
       socket.destroy();
       return;
     }
-    const reply = toErrorReply(toBrokenRequest(thrown), newId("request"));
-    const { status, headers } = reply;
-    const body = thrown.rawPacket?.toString("latin1", 0, 5) === "HEAD " ? "" : reply.body;
-    const lines = Object.entries({ ...headers, connection: "close", "content-length": Buffer.byteLength(reply.body) });
-    const head = [
-      `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
-      ...lines.map(([name, value]) => `${name}: ${value}`),
-    ];
-    socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+    refuseOn(socket, toBrokenRequest(thrown), { isHead: thrown.rawPacket?.toString("latin1", 0, 5) === "HEAD " });
+  }
+
+  /** `CONNECT` is for proxies. */
+  refuseTunnel(socket: Duplex): void {
+    // Nobody else listens to it any more, and an error that nobody hears ends the process.
+    socket.on("error", () => undefined);
+    const error = new GatewayError("method_not_allowed", "This is no proxy, and answers no CONNECT.");
+    refuseOn(socket, error, { headers: { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" } });
   }
 
   refuse(): void {
@@ -249,6 +263,28 @@ class RequestDesk {
     this.#inHand -= 1;
     if (this.#inHand === 0) this.#whenIdle?.();
   };
+}
+
+interface Refusal {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly isHead?: boolean;
+}
+
+/** Where Node has made no answer that could be written to. */
+function refuseOn(socket: Duplex, error: GatewayError, { headers: more = {}, isHead = false }: Refusal): void {
+  const { status, headers, body } = toErrorReply(error, newId("request"));
+  const all = { ...headers, ...more, connection: "close", "content-length": Buffer.byteLength(body) };
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+    ...Object.entries(all).map(([name, value]) => `${name}: ${value}`),
+  ];
+  socket.end(`${head.join("\r\n")}\r\n\r\n${isHead ? "" : body}`);
+}
+
+function refuseNameless(outgoing: ServerResponse): void {
+  const error = new GatewayError("invalid_request", "A request of HTTP/1.1 needs a Host header.", { param: "host" });
+  const { status, headers, body } = toErrorReply(error, newId("request"));
+  outgoing.writeHead(status, { ...headers, connection: "close", "content-length": Buffer.byteLength(body) }).end(body);
 }
 
 interface BrokenRequest extends NodeJS.ErrnoException {

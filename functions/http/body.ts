@@ -1,6 +1,6 @@
 /** Request bodies: read whole up to a limit, or passed on as they arrive. */
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { listedProblems } from "@toolyard/core/errors/schema-problems";
 import {
@@ -18,8 +18,11 @@ import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 /** @throws GatewayError `payload_too_large` naming the limit */
 export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
-  const { incoming, lambda } = hostOf(c);
-  if (incoming !== undefined) return readIncoming(incoming, limit);
+  const { incoming, outgoing, lambda } = hostOf(c);
+  if (incoming !== undefined) {
+    inviteBody(incoming, outgoing);
+    return readIncoming(incoming, limit);
+  }
   if (lambda !== undefined) {
     if (lambda.body.length > limit) throw tooLarge(limit);
     return Buffer.from(lambda.body.buffer, lambda.body.byteOffset, lambda.body.length);
@@ -33,9 +36,25 @@ export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
 export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Array> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
   // Not destroyed when the reader stops early: the error must still reach the client.
-  const { incoming, lambda } = hostOf(c);
+  const { incoming, outgoing, lambda } = hostOf(c);
   if (lambda !== undefined) return limited([lambda.body], limit);
-  return limited(incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
+  if (incoming === undefined) return limited(c.req.raw.body ?? [], limit);
+  const parts = incoming.iterator({ destroyOnReturn: false });
+  return limited(
+    {
+      [Symbol.asyncIterator]() {
+        inviteBody(incoming, outgoing);
+        return parts;
+      },
+    },
+    limit,
+  );
+}
+
+/** Who asked before sending (`Expect: 100-continue`) sends now, and nothing where the request is refused without its body. */
+function inviteBody({ headers, httpVersion }: IncomingMessage, outgoing: ServerResponse | undefined): void {
+  if (outgoing === undefined || outgoing.headersSent || httpVersion !== "1.1") return;
+  if (/(?:^|\W)100-continue(?:$|\W)/i.test(headers.expect ?? "")) outgoing.writeContinue();
 }
 
 /** What reading would change without a word. */

@@ -405,20 +405,13 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
       "POST /v1/plugins HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
       "POST /v1/plugins HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
       `GET / HTTP/1.1\r\nHost: x\r\nX: ${"a".repeat(40_000)}\r\n\r\n`,
+      "GET / HTTP/1.1\r\n\r\n",
       "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
       "GET / HTTP/1.1\r\nX\u0001: 1\r\n\r\n",
       "\x16\x03\x01\x02\x00\x01\x00\x01",
     ];
-    const port = Number(new URL(gateway.url).port);
     for (const line of lines) {
-      const heard = await new Promise<string>((resolve) => {
-        let answer = "";
-        const socket = connect(port, "127.0.0.1", () => socket.end(line, "latin1"));
-        socket
-          .on("data", (part: Buffer) => (answer += part.toString("latin1")))
-          .on("error", () => resolve(answer))
-          .on("close", () => resolve(answer));
-      });
+      const heard = await hear(line);
       const [head = "", content = ""] = heard.split("\r\n\r\n");
       const answer = {
         status: Number(head.split(" ")[1]),
@@ -428,6 +421,84 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
       expect([line, answer.status]).toEqual([line, line.length > 32_768 ? 413 : 400]);
       requireKnown({ method: "GET", target: "/" }, answer);
     }
+  });
+
+  /** All that is answered to these bytes, after which nothing is sent any more. */
+  function hear(bytes: string, { isEnded = true } = {}): Promise<string> {
+    const port = Number(new URL(gateway.url).port);
+    return new Promise((resolve) => {
+      let answer = "";
+      const socket = connect(port, "127.0.0.1", () => {
+        if (isEnded) socket.end(bytes, "latin1");
+        else socket.write(bytes, "latin1");
+      });
+      socket
+        .on("data", (part: Buffer) => (answer += part.toString("latin1")))
+        .on("error", () => resolve(answer))
+        .on("close", () => resolve(answer));
+    });
+  }
+
+  test("probes of HTTP/1.0 that name no host are answered", async () => {
+    expect(await hear("GET /health HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*"status":"ok"/);
+  });
+
+  test("who wants a tunnel is told that this is no proxy", async () => {
+    const heard = await hear("CONNECT x.example:443 HTTP/1.1\r\nHost: x.example:443\r\n\r\n", { isEnded: false });
+    expect(heard).toMatch(/^HTTP\/1\.1 405 [^]*\r\nallow: GET, HEAD[^]*"code":"method_not_allowed"/);
+    // Nobody is there any more to hear the answer.
+    const port = Number(new URL(gateway.url).port);
+    const socket = connect(port, "127.0.0.1", () => {
+      socket.write("CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", () => socket.resetAndDestroy());
+    });
+    await new Promise((closed) => socket.on("error", () => undefined).on("close", closed));
+  });
+
+  test("what is expected and cannot be given is passed over", async () => {
+    const heard = await hear("GET /health HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nConnection: close\r\n\r\n");
+    expect(heard).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  });
+
+  describe("who asks whether a body is wanted", () => {
+    const asking = (target: string, headers: readonly string[]): string =>
+      [`PUT ${target} HTTP/1.1`, "Host: x", "Expect: 100-continue", ...headers, "", ""].join("\r\n");
+
+    test.each([
+      ["without a key", "/v1/credentials/A", "401 invalid_api_key"],
+      ["with a body that is too large", "/v1/credentials/A", "413 payload_too_large"],
+      ["without a key, for a file", "/v1/sessions/s/files/a", "401 invalid_api_key"],
+      ["with a key, at no route", "/v1/nothing", "404 not_found"],
+    ])("%s, %s, is refused at once and sends nothing: %s", async (name, target, told) => {
+      const key = name.startsWith("without") ? [] : [`Authorization: Bearer ${tenant.key}`];
+      const heard = await hear(asking(target, [...key, "Content-Length: 99999999"]), { isEnded: false });
+      const [, status, code] = /^HTTP\/1\.1 (\d+) [^]*"code":"(\w+)"/.exec(heard) ?? [];
+      expect(`${status} ${code}`).toBe(told);
+      expect(heard).toMatch(/\r\nConnection: close\r\n/i);
+    });
+
+    test.each([
+      ["/v1/credentials/A", '{"value":"x"}'],
+      ["/v1/sessions/s/files/a", "bytes"],
+    ])("of %s is told to go on, and answered", async (target, content) => {
+      const port = Number(new URL(gateway.url).port);
+      const head = asking(target, [
+        `Authorization: Bearer ${tenant.key}`,
+        "Content-Type: application/json",
+        `Content-Length: ${content.length}`,
+        "Connection: close",
+      ]);
+      const heard = await new Promise<string>((resolve) => {
+        let answer = "";
+        const socket = connect(port, "127.0.0.1", () => socket.write(head));
+        socket
+          .on("data", (part: Buffer) => {
+            answer += part.toString("latin1");
+            if (answer === "HTTP/1.1 100 Continue\r\n\r\n") socket.write(content);
+          })
+          .on("close", () => resolve(answer));
+      });
+      expect(heard).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 20[01] /);
+    });
   });
 });
 
