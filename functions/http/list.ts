@@ -1,5 +1,6 @@
 /** The one shape of lists and the one way to page through them (design "Public contract"). */
-import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import { placesOf } from "@toolyard/core/every-page";
+import type { Page, PageRequest, UnreadableItem } from "@toolyard/core/ports/repos";
 import * as z from "zod";
 
 /** A query's number is a text; of one that is too large it is not said that it is none. */
@@ -35,6 +36,8 @@ export interface ListBody<Item> {
   readonly has_more: boolean;
   readonly first_id: string | null;
   readonly last_id: string | null;
+  /** Stored in a form that this release does not know. */
+  readonly unreadable?: readonly Pick<UnreadableItem, "id" | "message">[];
 }
 
 /** @param idOf the value that `after` takes for this item */
@@ -44,14 +47,15 @@ export function toList<Stored, Item>(
   idOf: (item: Item) => string,
 ): ListBody<Item> {
   const data = page.data.map(toItem);
-  const first = data[0];
-  const last = data.at(-1);
+  const { first, last } = placesOf({ ...page, data }, idOf);
+  const unreadable = page.unreadable?.map(({ id, message }) => ({ id, message }));
   return {
     object: "list",
     data,
     has_more: page.hasMore,
-    first_id: first === undefined ? null : idOf(first),
-    last_id: last === undefined ? null : idOf(last),
+    first_id: first ?? null,
+    last_id: last ?? null,
+    ...(unreadable === undefined ? {} : { unreadable }),
   };
 }
 
@@ -63,5 +67,12 @@ export function listSchema<Item extends z.ZodType>(item: Item): z.ZodObject {
     has_more: z.boolean(),
     first_id: z.string().nullable(),
     last_id: z.string().nullable(),
+    unreadable: z
+      .array(z.object({ id: z.string(), message: z.string() }))
+      .optional()
+      .meta({
+        description:
+          "What belongs to this page and cannot be read: a newer release, or other software, has written it. `first_id` and `last_id` count it. Absent where there is none.",
+      }),
   });
 }

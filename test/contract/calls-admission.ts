@@ -598,6 +598,21 @@ function describeSessions(fixture: CallFixture): void {
       expect(await fixture.row(tenant, unasked)).toMatchObject({ delivery: "none" });
     });
 
+    test("a result that is due and cannot be read keeps no other from its session", async () => {
+      const tenant = await fixture.newTenant();
+      const key = await fixture.newKey(tenant);
+      const sessionId = newId("session");
+      await fixture.repos[0].sessions.touch(tenant, sessionId, key.id, 60_000);
+      const due = { sessionId, delivery: "due", async: true } as const;
+      const [broken, whole] = [
+        await fixture.rowIn(tenant, "rejected", due),
+        await fixture.rowIn(tenant, "rejected", due),
+      ];
+      await fixture.run("UPDATE calls SET caller_chain = '{' WHERE id = ?", broken);
+      const asked = withKey(tenant, key, { call: newChat({ sessionId }), sessionId });
+      expect((await fixture.calls.admit(asked)).session?.due.map(({ id }) => id)).toEqual([whole]);
+    });
+
     test("a session that nobody had named begins with the call that leaves something to come, for its caller", async () => {
       const tenant = await fixture.newTenant();
       const [key, other] = [await fixture.newKey(tenant), await fixture.newKey(tenant)];

@@ -800,12 +800,12 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         );
         broken.length = 0;
         await repos.config.load(tenant);
-        const place = "'auth_config.mapping.0.location' is not valid";
+        const place = "'execution_config.auth_config.mapping.0.location' is not valid";
         expect(broken).toEqual([
           {
             table: "sys_ai_plugin",
             tenant,
-            id: String(newer.pluginId),
+            id: `plg_${newer.pluginId}`,
             name: "of_tomorrow",
             reason: expect.any(String),
           },
@@ -831,13 +831,13 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(config?.settings).toMatchObject({ rounds: 3, calls_per_round: 32 });
         expect(broken.map(({ table, id }) => `${table} ${id}`).sort()).toEqual([
           `providers ${provided.id}`,
-          `sys_ai_plugin ${bad.pluginId}`,
+          `sys_ai_plugin plg_${bad.pluginId}`,
           "tenants calls_per_round",
         ]);
         expect(JSON.stringify(broken)).not.toContain("secret");
         await expect(repos.plugins.get(tenant, bad.pluginId)).rejects.toMatchObject({
           code: "internal_error",
-          message: expect.stringContaining(`Row '${bad.pluginId}' of table sys_ai_plugin`),
+          message: expect.stringContaining(`Row 'plg_${bad.pluginId}' of table sys_ai_plugin`),
         });
         expect(await repos.plugins.update(tenant, bad.pluginId, plugin("bad"))).toMatchObject({ name: "bad" });
       });

@@ -16,7 +16,8 @@ import { hasScope, type Caller } from "@toolyard/core/callers/caller";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
-import type { CallFilter } from "@toolyard/core/ports/repos";
+import { placesOf } from "@toolyard/core/every-page";
+import type { CallFilter, CallPageRequest, Page } from "@toolyard/core/ports/repos";
 import * as z from "zod";
 import { answerBytes, ofAnyType, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
@@ -189,12 +190,19 @@ export const listCalls = defineRoute({
   responses: { 200: { description: "A page of calls", schema: listSchema(callSchema) } },
   isolation: { kind: "list", arrange: arrangeCall },
   async handler(c, { core, tenant, caller, query }) {
-    const { data, hasMore } = await core.repos.calls.list(tenant, toFilter(caller, query), toPageRequest(query));
-    return c.json(toList({ data: await showCalls(core, tenant, data), hasMore }, (view) => view, idOf));
+    const page = await core.repos.calls.list(tenant, toFilter(caller, query), toPageRequest(query));
+    return c.json(toList({ ...page, data: await showCalls(core, tenant, page.data) }, (view) => view, idOf));
   },
 });
 
 const exportPage = 100;
+
+/** Where the next page begins. By the call's place: the archive may take the call itself meanwhile. */
+function placeBehind(page: Page<Call>): Pick<CallPageRequest, "after" | "beyond"> | undefined {
+  const [{ last }, call] = [placesOf(page, idOf), page.data.at(-1)];
+  if (call?.id === last) return call === undefined ? undefined : { beyond: call };
+  return last === undefined ? undefined : { after: last };
+}
 
 export const exportCalls = defineRoute({
   method: "get",
@@ -210,16 +218,15 @@ export const exportCalls = defineRoute({
   handler: (c, { core, tenant, caller, query }) => {
     const filter = toFilter(caller, query);
     return answerThroughSink(c, async (sink) => {
-      let beyond: Pick<Call, "createdAt" | "id"> | undefined;
+      let from: Pick<CallPageRequest, "after" | "beyond"> | undefined = {};
       do {
-        const page = { limit: exportPage, order: "asc", ...(beyond === undefined ? {} : { beyond }) } as const;
-        const { data, hasMore } = await core.repos.calls.list(tenant, filter, page);
+        const page = await core.repos.calls.list(tenant, filter, { limit: exportPage, order: "asc", ...from });
         sink.head(200, { "content-type": "application/x-ndjson" });
-        const views = await showCalls(core, tenant, data);
-        await sink.write(views.map((view) => `${JSON.stringify(view)}\n`).join(""));
-        // By its place: the archive may take the call itself meanwhile.
-        beyond = hasMore ? data.at(-1) : undefined;
-      } while (beyond !== undefined && !sink.closed);
+        const lines: object[] = [...(await showCalls(core, tenant, page.data))];
+        for (const { id, at } of page.unreadable ?? []) lines.splice(at, 0, { id, object: "call", unreadable: true });
+        await sink.write(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+        from = page.hasMore ? placeBehind(page) : undefined;
+      } while (from !== undefined && !sink.closed);
     });
   },
 });

@@ -8,10 +8,25 @@ export async function readEveryPage<Item extends { readonly id: string }>(
   list: (page: PageRequest) => Promise<Page<Item>>,
 ): Promise<readonly Item[]> {
   const items: Item[] = [];
+  let after: string | undefined;
   for (;;) {
-    const last = items.at(-1)?.id;
-    const page = await list({ limit: pageSize, order: "asc", ...(last === undefined ? {} : { after: last }) });
+    const page = await list({ limit: pageSize, order: "asc", ...(after === undefined ? {} : { after }) });
     items.push(...page.data);
-    if (!page.hasMore || page.data.length === 0) return items;
+    after = placesOf(page, ({ id }) => id).last;
+    if (!page.hasMore || after === undefined) return items;
   }
+}
+
+/** Ids at both ends of a page, whether what they name can be read or not: a walk begins after the last one. */
+export function placesOf<Item>(
+  { data, unreadable = [] }: Page<Item>,
+  idOf: (item: Item) => string,
+): { readonly first: string | undefined; readonly last: string | undefined } {
+  const idAt = (at: number): string | undefined => {
+    const broken = unreadable.find((each) => each.at === at);
+    if (broken !== undefined) return broken.id;
+    const item = data[at - unreadable.filter((each) => each.at < at).length];
+    return item === undefined ? undefined : idOf(item);
+  };
+  return { first: idAt(0), last: idAt(data.length + unreadable.length - 1) };
 }

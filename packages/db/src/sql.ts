@@ -34,15 +34,35 @@ function toSqlValue(value: unknown): SqlValue {
   throw new TypeError(`A ${typeof value} cannot be bound in SQL.`);
 }
 
+/** A column does not hold what its schema says. */
+export class BrokenColumn extends Error {
+  override readonly name = "BrokenColumn";
+  readonly column: string;
+
+  constructor(column: string, cause: unknown) {
+    super(`Column '${column}' cannot be read.`, { cause });
+    this.column = column;
+  }
+}
+
+/** What a column holds, beside those that a table has. @throws BrokenColumn */
+export function readColumn<T>(column: string, read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new BrokenColumn(column, cause);
+  }
+}
+
 /**
  * A row as its table's record.
- * @throws ZodError or SyntaxError where a JSON column does not hold what its schema says
+ * @throws BrokenColumn where a JSON column does not hold what its schema says
  */
 export function decodeRow<T extends Table>(table: T, row: StatementResult["rows"][number]): InferSelectModel<T> {
   const record: Record<string, unknown> = {};
   for (const [key, column] of Object.entries(getTableColumns(table))) {
     const value = row[column.name] ?? null;
-    record[key] = value === null ? null : column.mapFromDriverValue(value);
+    record[key] = value === null ? null : readColumn(column.name, () => column.mapFromDriverValue(value));
   }
   return record as InferSelectModel<T>;
 }

@@ -53,6 +53,17 @@ export interface CallPageRequest extends PageRequest {
 export interface Page<T> {
   readonly data: readonly T[];
   readonly hasMore: boolean;
+  /** Belongs to it and is not in `data`; absent where everything can be read. */
+  readonly unreadable?: readonly UnreadableItem[];
+}
+
+/** What is stored in a form that this release does not know. */
+export interface UnreadableItem {
+  readonly id: string;
+  /** A sentence, without the values. */
+  readonly message: string;
+  /** Its place in the page, among those that can be read. */
+  readonly at: number;
 }
 
 export interface Tenant {

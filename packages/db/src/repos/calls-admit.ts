@@ -18,10 +18,11 @@ import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { parseSettings } from "../settings.ts";
 import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
-import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
+import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, type CallSource } from "./calls-rows.ts";
 import { admitPlain, isPlain } from "./calls-admit-plain.ts";
 import { hearing, now, setting, toListeners, underCaps, windowMs, windowStart } from "./fragments.ts";
 import { isIdle } from "./session-fragments.ts";
+import { readAll, readFirst } from "./rows.ts";
 
 /** Results that one request takes along; more wait for the next one. */
 const dueAtOnce = 50;
@@ -236,8 +237,8 @@ interface Known {
 }
 
 /** @throws GatewayError `invalid_api_key`, `not_found` for a tenant that does not exist, `database_unavailable` */
-export async function admit(database: Database, input: AdmitInput, caps: SettingsCaps): Promise<AdmitResult> {
-  return (await admitUnhindered(database, input)) ?? decideAndAdmit(database, input, caps);
+export async function admit(source: CallSource, input: AdmitInput, caps: SettingsCaps): Promise<AdmitResult> {
+  return (await admitUnhindered(source.database, input)) ?? decideAndAdmit(source, input, caps);
 }
 
 /** Undefined where nothing was done. */
@@ -260,7 +261,8 @@ async function admitUnhindered(database: Database, input: AdmitInput): Promise<A
   };
 }
 
-async function decideAndAdmit(database: Database, input: AdmitInput, caps: SettingsCaps): Promise<AdmitResult> {
+async function decideAndAdmit(source: CallSource, input: AdmitInput, caps: SettingsCaps): Promise<AdmitResult> {
+  const { database, reader } = source;
   const plan = planBatch(input, caps);
   // Without a call row nothing tells a second sending from a second request, and it would count twice.
   const repeatable = input.call !== undefined || !input.limits.countRequest;
@@ -280,16 +282,24 @@ async function decideAndAdmit(database: Database, input: AdmitInput, caps: Setti
     },
     settings: known.settings,
     caller: known.caller,
-    outcome: await outcomeOf(database, input, decision),
+    outcome: await outcomeOf(source, input, decision),
     rate: rateOf(decision, known.settings),
     turns: rowsAt(plan.turns).map(toKeptTurn),
     ...toListeners(decision),
     ...toOpenBreakers(decision),
     ...(sessionState === undefined
       ? {}
-      : { session: { state: sessionState, due: sessionState === "foreign" ? [] : rowsAt(plan.due).map(toCall) } }),
+      : {
+          session: {
+            state: sessionState,
+            due: sessionState === "foreign" ? [] : readAll(reader, dueIn(results, plan)),
+          },
+        }),
   };
 }
+
+const dueIn = (results: readonly StatementResult[], { due }: Plan): StatementResult | undefined =>
+  due === undefined ? undefined : results[due];
 
 function planBatch(input: AdmitInput, caps: SettingsCaps): Plan {
   const { tenant, principal, call, sessionId, known } = input;
@@ -391,7 +401,7 @@ async function nobody(database: Database, { principal, tenant }: AdmitInput): Pr
 }
 
 async function outcomeOf(
-  database: Database,
+  { database, reader }: CallSource,
   { tenant, call }: AdmitInput,
   decision: Row,
 ): Promise<AdmitResult["outcome"]> {
@@ -418,9 +428,9 @@ async function outcomeOf(
     case "existing": {
       const args = [tenant, String(decision["existing"])];
       const [found] = await database.batch([{ sql: readCall, args }], { readonly: true });
-      const row = found?.rows[0];
-      if (call !== undefined && row !== undefined) {
-        return { kind: "existing", call: toCall(row), by: call.idempotencyKey === null ? "retry" : "key" };
+      const existing = readFirst(reader, found);
+      if (call !== undefined && existing !== undefined) {
+        return { kind: "existing", call: existing, by: call.idempotencyKey === null ? "retry" : "key" };
       }
     }
   }

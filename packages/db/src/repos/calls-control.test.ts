@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { BatchOptions, Database } from "../database.ts";
 import { list } from "./calls-control.ts";
+import { callReader } from "./calls-rows.ts";
 
 describe(`lists of calls ${verifies("CHAT-13")}`, () => {
   const optionsFor = async (filter: CallFilter): Promise<BatchOptions> => {
@@ -14,7 +15,10 @@ describe(`lists of calls ${verifies("CHAT-13")}`, () => {
       },
       close: () => Promise.resolve(),
     };
-    await list(database, "ten_1", { filter, page: { limit: 10, order: "desc" } });
+    await list({ database, reader: callReader(() => undefined) }, "ten_1", {
+      filter,
+      page: { limit: 10, order: "desc" },
+    });
     return asked;
   };
 

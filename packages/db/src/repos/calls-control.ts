@@ -2,17 +2,18 @@
 import type { Call, CallError } from "@toolyard/core/calls/call";
 import type { CallFilter, CallPageRequest, CallRepo, FamilyWanted, Page } from "@toolyard/core/ports/repos";
 import type { Database, SqlValue } from "../database.ts";
-import { ended, toCall } from "./calls-rows.ts";
+import { ended, type CallSource } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
 import { requirePlace } from "./place.ts";
+import { readAll, readFirst, readPage } from "./rows.ts";
 
 type Decision = Parameters<CallRepo["decide"]>[2];
 
 const readCall = "SELECT * FROM calls WHERE tenant = ?1 AND id = ?2";
 
-export async function get(database: Database, tenant: string, id: string): Promise<Call | undefined> {
+export async function get({ database, reader }: CallSource, tenant: string, id: string): Promise<Call | undefined> {
   const [found] = await database.batch([{ sql: readCall, args: [tenant, id] }], { readonly: true });
-  return found?.rows.map(toCall)[0];
+  return readFirst(reader, found);
 }
 
 /** A walk through the tenant's newest calls, by the index of their times. */
@@ -22,13 +23,13 @@ const readByOutcome = `SELECT * FROM calls
   ORDER BY created_at DESC LIMIT 1`;
 
 export async function findByOutcome(
-  database: Database,
+  { database, reader }: CallSource,
   tenant: string,
   { uriPrefix, text, withinMs }: Parameters<CallRepo["findByOutcome"]>[1],
 ): Promise<Call | undefined> {
   const statement = { sql: readByOutcome, args: [tenant, withinMs, uriPrefix, text] };
   const [found] = await database.batch([statement], { readonly: true, long: { owner: tenant } });
-  return found?.rows.map(toCall)[0];
+  return readFirst(reader, found);
 }
 
 /** `from` is inclusive, `to` is not, so that adjoining spans share no call. */
@@ -49,7 +50,7 @@ const readPlace = "SELECT created_at FROM calls WHERE tenant = ?1 AND id = ?2";
 
 /** In the order of creation, which ids of chats and tool calls together do not have. */
 export async function list(
-  database: Database,
+  { database, reader }: CallSource,
   tenant: string,
   { filter, page }: { readonly filter: CallFilter; readonly page: CallPageRequest },
 ): Promise<Page<Call>> {
@@ -91,8 +92,7 @@ export async function list(
   const long = isWalk ? { long: { owner: tenant } } : {};
   const [found, place] = await database.batch(statements, { readonly: true, ...long });
   requirePlace(place);
-  const rows = found?.rows ?? [];
-  return { data: rows.slice(0, page.limit).map(toCall), hasMore: rows.length > page.limit };
+  return readPage(reader, found, page);
 }
 
 const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DESC", follows: "<" } } as const;
@@ -132,13 +132,13 @@ const readWhole = readFamily("");
 const readOpen = readFamily(`AND one.state NOT IN ${ended}`);
 
 export async function family(
-  database: Database,
+  { database, reader }: CallSource,
   tenant: string,
   { id, limit, isOpen = false }: FamilyWanted & { readonly id: string },
 ): Promise<readonly Call[]> {
   const sql = isOpen ? readOpen : readWhole;
   const [found] = await database.batch([{ sql, args: [tenant, id, limit] }], { readonly: true });
-  return (found?.rows ?? []).map(toCall);
+  return readAll(reader, found);
 }
 
 const cancelFamily = `${withFamily}
@@ -153,7 +153,11 @@ const cancelled: CallError = { code: "call_cancelled", message: "The call was ca
 /** It has been at work: a run that waits, or a call that is to be tried again. */
 const cancelledWaiting: CallError = { code: "call_cancelled", message: "The call was cancelled while it waited." };
 
-export async function requestCancel(database: Database, tenant: string, id: string): Promise<Call | undefined> {
+export async function requestCancel(
+  { database, reader }: CallSource,
+  tenant: string,
+  id: string,
+): Promise<Call | undefined> {
   const [, found] = await database.batch(
     [
       { sql: cancelFamily, args: [tenant, id, JSON.stringify(cancelled), JSON.stringify(cancelledWaiting)] },
@@ -161,7 +165,7 @@ export async function requestCancel(database: Database, tenant: string, id: stri
     ],
     { repeatable: true },
   );
-  return found?.rows.map(toCall)[0];
+  return readFirst(reader, found);
 }
 
 const readCancel = "SELECT cancel_requested FROM calls WHERE tenant = ?1 AND id = ?2";
@@ -182,7 +186,7 @@ const decideCall = `UPDATE calls SET
   WHERE tenant = ?1 AND id = ?2 AND state = 'input_required' AND attempt = COALESCE(?8, attempt)`;
 
 export async function decide(
-  database: Database,
+  { database, reader }: CallSource,
   tenant: string,
   { id, by, decision, reason, answered }: Decision & { readonly id: string },
 ): Promise<Call | undefined> {
@@ -201,5 +205,5 @@ export async function decide(
     ],
     { repeatable: true },
   );
-  return found?.rows.map(toCall)[0];
+  return readFirst(reader, found);
 }

@@ -3,14 +3,16 @@
  * request's path, and how they are read back.
  */
 import { randomUUID } from "node:crypto";
+import { getTableName, type InferSelectModel } from "drizzle-orm";
 import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import { endStates, type Call, type StoredOutcome } from "@toolyard/core/calls/call";
 import type { CallFinish, NewCall } from "@toolyard/core/ports/repos";
-import type { SqlValue, Statement, StatementResult } from "../database.ts";
+import type { Database, SqlValue, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
 import { overBudget } from "./budget-fragments.ts";
 import { now } from "./fragments.ts";
+import type { OnBrokenRow, Reader, Row } from "./rows.ts";
 
 /** States that nothing but late evidence leaves, as a list for `IN`. */
 export const ended = `(${endStates.map((state) => `'${state}'`).join(", ")})`;
@@ -291,8 +293,12 @@ function credentialStatements(tenant: string, id: string, { credentialsUsed = []
   return [{ sql: markCredentials, args: [tenant, JSON.stringify(credentialsUsed), id] }];
 }
 
-/** @throws ZodError or SyntaxError where a JSON column does not hold what its schema says */
-export function toCall(row: StatementResult["rows"][number]): Call {
+/** @throws BrokenColumn */
+export function toCall(row: Row): Call {
+  return callOf(decodeRow(calls, row));
+}
+
+function callOf(record: InferSelectModel<typeof calls>): Call {
   const {
     outcomeText: text,
     outcomeMediaType: mediaType,
@@ -305,10 +311,23 @@ export function toCall(row: StatementResult["rows"][number]): Call {
     reservedTokens,
     reservedMicros,
     ...call
-  } = decodeRow(calls, row);
+  } = record;
   const outcome =
     text === null || mediaType === null || bytes === null
       ? null
       : { text, mediaType, bytes, ...(blobKey === null ? {} : { blobKey }) };
   return { ...call, outcome, reserved: { tokens: reservedTokens, micros: reservedMicros } };
+}
+
+export type CallReader = Reader<typeof calls, Call>;
+
+/** Several calls, of which one that cannot be read keeps no other from being seen. */
+export function callReader(onBrokenRow: OnBrokenRow): CallReader {
+  return { table: calls, tableName: getTableName(calls), key: calls.id, onBrokenRow, toRecord: callOf };
+}
+
+/** Where a tenant's calls are, and how they are read. */
+export interface CallSource {
+  readonly database: Database;
+  readonly reader: CallReader;
 }

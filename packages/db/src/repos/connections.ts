@@ -4,6 +4,7 @@
  * process holds. A claim is `next_at` moved ahead and `attempt` raised, in one statement.
  */
 import { isDeepStrictEqual } from "node:util";
+import { getTableName, type InferSelectModel } from "drizzle-orm";
 import type { ConnectionAt, ConnectionRepo, Speaker } from "@toolyard/core/ports/connections";
 import type {
   Audience,
@@ -23,6 +24,7 @@ import { connections } from "../schema/connections.ts";
 import { decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
 import { now, pendingOf, setting, underCaps, windowMs, windowStart } from "./fragments.ts";
+import { readAll, type OnBrokenRow, type Reader, type Row } from "./rows.ts";
 import { awayHolder, isLive } from "./live-connections.ts";
 
 /** Of a tenant. */
@@ -208,7 +210,14 @@ export function eventStatement(tenant: string, event: NewEvent, also?: Statement
     : { sql: `${insertEvent} AND ${also.sql}`, args: [...args, ...also.args] };
 }
 
-export function createConnectionRepo(shards: Shards, caps: SettingsCaps): ConnectionRepo {
+export function createConnectionRepo(shards: Shards, caps: SettingsCaps, onBrokenRow: OnBrokenRow): ConnectionRepo {
+  const reader: ConnectionReader = {
+    table: connections,
+    tableName: getTableName(connections),
+    key: connections.id,
+    onBrokenRow,
+    toRecord: connectionOf,
+  };
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
     issueTicket: async (tenant, { hash, caller, until, lifetimeMs }) => {
@@ -296,7 +305,7 @@ export function createConnectionRepo(shards: Shards, caps: SettingsCaps): Connec
 
     ofType: async (tenant, clientType) => {
       const [found] = await of(tenant).batch([{ sql: readOfType, args: [tenant, clientType] }], { readonly: true });
-      return (found?.rows ?? []).map(toConnection);
+      return readAll(reader, found);
     },
 
     renew: async (holder, lifetimeMs) => {
@@ -325,13 +334,13 @@ export function createConnectionRepo(shards: Shards, caps: SettingsCaps): Connec
       return written.reduce((sum, { changes }) => sum + Math.min(1, changes), 0);
     },
 
-    heldEvents: (holder, after, limit) => heldEvents(shards, holder, { after, limit }),
+    heldEvents: (holder, after, limit) => heldEvents({ shards, reader }, holder, { after, limit }),
 
     claim: async ({ limit, leaseMs }) => {
       const statements = [{ sql: claimDue, args: [limit, leaseMs] }];
       const answers = await everyShard(shards, (database) => database.batch(statements));
       const due = answers.flatMap(([found]) => found?.rows ?? []);
-      const claimed = due.filter((row) => row["next_at"] !== null).map(toClaimed);
+      const claimed = due.filter((row) => row["next_at"] !== null).map((row) => toClaimed(reader, row));
       return claimed.toSorted((a, b) => a.event.seq - b.event.seq);
     },
 
@@ -342,8 +351,6 @@ export function createConnectionRepo(shards: Shards, caps: SettingsCaps): Connec
     },
   };
 }
-
-type Row = StatementResult["rows"][number];
 
 function openArgs(
   tenant: string,
@@ -378,7 +385,7 @@ function eventArgs(tenant: string, event: NewEvent): SqlValue[] {
 
 /** Both in one transaction, so that whoever subscribed before an event happened is among those who are told. */
 async function heldEvents(
-  shards: Shards,
+  { shards, reader }: { readonly shards: Shards; readonly reader: ConnectionReader },
   holder: string,
   { after, limit }: { readonly after: ReadonlyMap<string, number>; readonly limit: number },
 ): ReturnType<ConnectionRepo["heldEvents"]> {
@@ -399,12 +406,16 @@ async function heldEvents(
   );
   return {
     events: answers.flatMap(([events]) => (events?.rows ?? []).map(toEvent)),
-    connections: answers.flatMap(([, concerned]) => (concerned?.rows ?? []).map(toConnection)),
+    connections: answers.flatMap(([, concerned]) => readAll(reader, concerned)),
   };
 }
 
-function toConnection(row: Row): Connection {
-  const { id, tenant, holder, caller, clientType, subscriptions, closesAt } = decodeRow(connections, row);
+type ConnectionReader = Reader<typeof connections, Connection>;
+
+const toConnection = (row: Row): Connection => connectionOf(decodeRow(connections, row));
+
+function connectionOf(record: InferSelectModel<typeof connections>): Connection {
+  const { id, tenant, holder, caller, clientType, subscriptions, closesAt } = record;
   return { id, tenant, holder: holder === "" ? null : holder, caller, clientType, subscriptions, closesAt };
 }
 
@@ -443,21 +454,18 @@ function toAudience(kind: Audience["kind"], value: string | null): Audience {
 
 const listeningSchema = z.array(z.record(z.string(), z.unknown()));
 
-function toClaimed(row: Row): ClaimedEvent {
+/** Whoever of the listeners cannot be read is not told; the others are. */
+function toClaimed(reader: ConnectionReader, row: Row): ClaimedEvent {
   const event = toEvent(row);
   const listening = listeningSchema.parse(JSON.parse(String(row["listening"])));
   return {
     event,
     attempt: Number(row["attempt"]),
-    connections: listening.map(({ caller, subscriptions, connecting, ...rest }): ClaimedConnection => ({
-      ...toConnection({
-        ...rest,
-        tenant: event.tenant,
-        holder: "",
-        caller: JSON.stringify(caller),
-        subscriptions: JSON.stringify(subscriptions),
-      }),
-      isConnecting: connecting === 1,
-    })),
+    connections: listening.flatMap(({ caller, subscriptions, connecting, ...rest }): readonly ClaimedConnection[] => {
+      const texts = { caller: JSON.stringify(caller), subscriptions: JSON.stringify(subscriptions) };
+      const stored = { ...rest, tenant: event.tenant, holder: "", ...texts };
+      const found = readAll(reader, { rows: [stored], changes: 0 });
+      return found.map((connection) => ({ ...connection, isConnecting: connecting === 1 }));
+    }),
   };
 }

@@ -14,7 +14,7 @@ import type { Shards, StatementResult } from "../database.ts";
 import { flowHooks } from "../schema/flow-hooks.ts";
 import { flowVersions } from "../schema/flow-versions.ts";
 import { flows } from "../schema/flows.ts";
-import { build, statement } from "../sql.ts";
+import { build, readColumn, statement } from "../sql.ts";
 import { now } from "./fragments.ts";
 import {
   type OnBrokenRow,
@@ -22,6 +22,7 @@ import {
   pageAfterNumber,
   raiseConfigVersion,
   type Reader,
+  readAll,
   readFirst,
   readPage,
   selectPage,
@@ -75,10 +76,20 @@ export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRe
     onBrokenRow,
     toRecord: ({ tenant: _tenant, draftRefs: _refs, ...flow }) => flow,
   };
+  const refsReader: Reader<typeof flows, Awaited<ReturnType<FlowRepo["references"]>>[number]> = {
+    ...reader,
+    toRecord: (_flow, row) => ({
+      id: String(row["id"]),
+      name: String(row["name"]),
+      version: row["version"] === null ? null : Number(row["version"]),
+      refs: readColumn("refs", () => JSON.parse(String(row["refs"])) as readonly FlowReference[]),
+    }),
+  };
   const versionReader: Reader<typeof flowVersions, FlowVersion & { readonly definition: string }> = {
     table: flowVersions,
     tableName: getTableName(flowVersions),
     key: flowVersions.number,
+    prefix: "ver",
     onBrokenRow,
     toRecord: ({ number, hash, description, definition, publishedBy, publishedAt }) => ({
       number,
@@ -190,17 +201,12 @@ export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRe
     },
 
     references: async (tenant) => {
-      const sql = `SELECT id, name, NULL AS version, draft_refs AS refs FROM flows WHERE tenant = ?1
-        UNION ALL SELECT v.flow_id, f.name, v.number, v.refs FROM flow_versions AS v
+      const sql = `SELECT id, tenant, name, NULL AS version, draft_refs AS refs FROM flows WHERE tenant = ?1
+        UNION ALL SELECT v.flow_id, v.tenant, f.name, v.number, v.refs FROM flow_versions AS v
           JOIN flows AS f ON f.tenant = v.tenant AND f.id = v.flow_id WHERE v.tenant = ?1 AND v.refs <> '[]'
-        ORDER BY 1, 3 DESC`;
+        ORDER BY 1, 4 DESC`;
       const [found] = await shards.databaseFor(tenant).batch([{ sql, args: [tenant] }], readonly);
-      return (found?.rows ?? []).map((row) => ({
-        id: String(row["id"]),
-        name: String(row["name"]),
-        version: row["version"] === null ? null : Number(row["version"]),
-        refs: JSON.parse(String(row["refs"])) as readonly FlowReference[],
-      }));
+      return readAll(refsReader, found);
     },
 
     delete: async (tenant, id) => {

@@ -2,6 +2,7 @@
  * Group chats, their members and what was said. Contract: `GroupChatRepo`. Who has a room is said by the call of
  * its turn: while that has not ended the room is taken, so that a process that dies leaves no lock behind.
  */
+import { getTableName, type InferSelectModel } from "drizzle-orm";
 import type { GroupChat, GroupChatMessage, MessageState } from "@toolyard/core/group-chats/group-chat";
 import type {
   BegunTurn,
@@ -14,13 +15,14 @@ import type {
   NewSaying,
   OpenedMessage,
 } from "@toolyard/core/ports/group-chats";
-import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { PageRequest } from "@toolyard/core/ports/repos";
 import * as z from "zod";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { groupChatMessages } from "../schema/group-chat-messages.ts";
 import { groupChats } from "../schema/group-chats.ts";
-import { decodeRow } from "../sql.ts";
+import { readColumn } from "../sql.ts";
 import { now } from "./fragments.ts";
+import { readAll, readFirst, readPage, readWritten, type OnBrokenRow, type Reader, type Row } from "./rows.ts";
 
 /** Of a room. */
 const mostMembers = 64;
@@ -139,17 +141,18 @@ const readNext = `SELECT m.turn FROM group_chat_messages AS m WHERE m.tenant = ?
 const maySee = `(g.access = 'tenant' OR g.owner_id = ?2 OR EXISTS (SELECT 1 FROM group_chat_members AS m
   WHERE m.tenant = g.tenant AND m.group_chat = g.id AND m.kind = 'user' AND m.name = ?3))`;
 
-export function createGroupChatRepo(shards: Shards): GroupChatRepo {
+export function createGroupChatRepo(shards: Shards, onBrokenRow: OnBrokenRow): GroupChatRepo {
+  const read = readersOf(onBrokenRow);
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
     create: async (tenant, groupChat) => {
       const [, , found] = await of(tenant).batch(createStatements(tenant, groupChat), { repeatable: true });
-      return required(found);
+      return readWritten(read.rooms, found);
     },
 
     get: async (tenant, id) => {
       const [found] = await of(tenant).batch([{ sql: readRoom, args: [tenant, id] }], { readonly: true });
-      return firstRoom(found);
+      return readFirst(read.rooms, found);
     },
 
     namingAgent: async (tenant, agent) => {
@@ -163,7 +166,7 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
 
     list: async (tenant, filter, page) => {
       const [found] = await of(tenant).batch([selectRooms(tenant, filter, page)], { readonly: true });
-      return toPage(found, page, toRoom);
+      return readPage(read.rooms, found, page);
     },
 
     update: async (tenant, id, change) => {
@@ -176,7 +179,7 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
         ],
         { repeatable: true },
       );
-      return firstRoom(found);
+      return readFirst(read.rooms, found);
     },
 
     delete: async (tenant, id) => {
@@ -197,7 +200,7 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
         ],
         { repeatable: true },
       );
-      const room = firstRoom(found);
+      const room = readFirst(read.rooms, found);
       if (room === undefined || room.members.some((each) => each.kind === kind && each.name === name)) return room;
       return "full";
     },
@@ -210,20 +213,20 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
         { sql: dropListeners, args },
         { sql: readRoom, args },
       ]);
-      const groupChat = firstRoom(found);
+      const groupChat = readFirst(read.rooms, found);
       return groupChat === undefined ? undefined : { groupChat, left: (deleted?.changes ?? 0) > 0 };
     },
 
     say: async (tenant, id, saying) => {
       const [, found] = await of(tenant).batch(sayStatements(tenant, id, saying), { repeatable: true });
-      return firstMessage(found);
+      return readFirst(read.messages, found);
     },
 
-    begin: (tenant, id, turn) => begin(of(tenant), tenant, id, turn),
+    begin: (tenant, id, turn) => begin({ database: of(tenant), read }, tenant, id, turn),
 
     open: async (tenant, id, message) => {
       const [, found, room] = await of(tenant).batch(openStatements(tenant, id, message), { repeatable: true });
-      return withRoom(found, room);
+      return withRoom(read, found, room);
     },
 
     note: async (tenant, note) => {
@@ -232,7 +235,7 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
 
     close: async (tenant, id, message) => {
       const [, found, room] = await of(tenant).batch(closeStatements(tenant, id, message), { repeatable: true });
-      return withRoom(found, room);
+      return withRoom(read, found, room);
     },
 
     end: async (tenant, id, turn) => {
@@ -252,23 +255,23 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
 
     messages: async (tenant, id, { superseded }, page) => {
       const [found] = await of(tenant).batch([selectMessages(tenant, id, superseded, page)], { readonly: true });
-      return toPage(found, page, toMessage);
+      return readPage(read.messages, found, page);
     },
 
     message: async (tenant, id, message) => {
       const [found] = await of(tenant).batch([{ sql: readMessage, args: [tenant, id, message] }], { readonly: true });
-      return firstMessage(found);
+      return readFirst(read.messages, found);
     },
 
     turn: async (tenant, id, turn) => {
       const [found] = await of(tenant).batch([{ sql: readTurn, args: [tenant, id, turn] }], { readonly: true });
-      return (found?.rows ?? []).map(toMessage);
+      return readAll(read.messages, found);
     },
   };
 }
 
 async function begin(
-  database: Database,
+  { database, read }: { readonly database: Database; readonly read: Readers },
   tenant: string,
   id: string,
   turn: { readonly id: string; readonly redo: boolean },
@@ -291,13 +294,13 @@ async function begin(
   const row = found?.rows[0];
   if (row === undefined) return undefined;
   if (row["current_turn"] !== turn.id) return "busy";
-  const saying = firstMessage(said);
+  const [room, saying] = [readWritten(read.rooms, found), readFirst(read.messages, said)];
   if (saying === undefined) return "nothing_to_redo";
   return {
-    groupChat: toRoom(row),
-    history: (before?.rows ?? []).map(toMessage).toReversed(),
+    groupChat: room,
+    history: readAll(read.messages, before).toReversed(),
     trigger: saying,
-    spoken: (since?.rows ?? []).map(toMessage),
+    spoken: readAll(read.messages, since),
     elapsedMs: Number(row["elapsed"] ?? 0),
   };
 }
@@ -396,8 +399,6 @@ function selectMessages(
   };
 }
 
-type Row = StatementResult["rows"][number];
-
 const membersSchema = z.array(
   z.object({
     kind: z.enum(["agent", "user"]),
@@ -407,28 +408,42 @@ const membersSchema = z.array(
   }),
 );
 
-function toRoom(row: Row): GroupChat {
-  const { tenant: _tenant, turnStartedAt: _started, turns: _turns, ...room } = decodeRow(groupChats, row);
+interface Readers {
+  readonly rooms: Reader<typeof groupChats, GroupChat>;
+  readonly messages: Reader<typeof groupChatMessages, GroupChatMessage>;
+}
+
+function readersOf(onBrokenRow: OnBrokenRow): Readers {
+  return {
+    rooms: {
+      table: groupChats,
+      tableName: getTableName(groupChats),
+      key: groupChats.id,
+      onBrokenRow,
+      toRecord: toRoom,
+    },
+    messages: {
+      table: groupChatMessages,
+      tableName: getTableName(groupChatMessages),
+      key: groupChatMessages.id,
+      onBrokenRow,
+      toRecord: toMessage,
+    },
+  };
+}
+
+function toRoom(record: InferSelectModel<typeof groupChats>, row: Row): GroupChat {
+  const { tenant: _tenant, turnStartedAt: _started, turns: _turns, ...room } = record;
   const { held_by: holder, members } = row;
   return {
     ...room,
-    members: membersSchema.parse(JSON.parse(String(members))),
+    members: readColumn("members", () => membersSchema.parse(JSON.parse(String(members)))),
     currentTurn: typeof holder === "string" ? holder : null,
   };
 }
 
-function firstRoom(result: StatementResult | undefined): GroupChat | undefined {
-  return result?.rows.map(toRoom)[0];
-}
-
-function required(result: StatementResult | undefined): GroupChat {
-  const room = firstRoom(result);
-  if (room === undefined) throw new Error("A write to group_chats gave no row back.");
-  return room;
-}
-
-function toMessage(row: Row): GroupChatMessage {
-  const { authorKind, authorName, authorDisplayName, ...message } = decodeRow(groupChatMessages, row);
+function toMessage(record: InferSelectModel<typeof groupChatMessages>, row: Row): GroupChatMessage {
+  const { authorKind, authorName, authorDisplayName, ...message } = record;
   const { tenant: _tenant, turnNumber: _number, attempt: _attempt, ...rest } = message;
   const author = { kind: authorKind, name: authorName, displayName: authorDisplayName };
   return { ...rest, author, state: row["is_over"] === 1 ? endOf(rest.state) : rest.state };
@@ -440,20 +455,12 @@ function endOf(state: MessageState): MessageState {
   return state === "queued" ? "completed" : state;
 }
 
-function firstMessage(result: StatementResult | undefined): GroupChatMessage | undefined {
-  return result?.rows.map(toMessage)[0];
-}
-
 function withRoom(
+  read: Readers,
   found: StatementResult | undefined,
   room: StatementResult | undefined,
 ): { readonly message: GroupChatMessage; readonly groupChat: GroupChat } | undefined {
-  const message = firstMessage(found);
-  const groupChat = firstRoom(room);
+  const message = readFirst(read.messages, found);
+  const groupChat = readFirst(read.rooms, room);
   return message === undefined || groupChat === undefined ? undefined : { message, groupChat };
-}
-
-function toPage<T>(result: StatementResult | undefined, { limit }: PageRequest, decode: (row: Row) => T): Page<T> {
-  const rows = result?.rows ?? [];
-  return { data: rows.slice(0, limit).map(decode), hasMore: rows.length > limit };
 }

@@ -9,7 +9,8 @@ import type { Database, Shards, SqlValue, Statement } from "../database.ts";
 import { insertCallOfDocument, newRowArgs } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
 import { baseOfDocument, isAtRest, isToBuild } from "./knowledge-fragments.ts";
-import { selectBase, selectDocument, toBase, toDocument } from "./knowledge-rows.ts";
+import { selectBase, selectDocument, type KnowledgeReaders } from "./knowledge-rows.ts";
+import { readFirst } from "./rows.ts";
 
 const ownDocument = "d.tenant = ?1 AND d.knowledge_base = ?2 AND d.id = ?3";
 const isOurs = `${ownDocument} AND d.call_id = ?4 AND d.attempt = ?5`;
@@ -115,7 +116,7 @@ type IngestRepo = Pick<
   | "queueToBuild"
 >;
 
-export function createIngestRepo(shards: Shards): IngestRepo {
+export function createIngestRepo(shards: Shards, readers: KnowledgeReaders): IngestRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
     async openIngest(tenant, fence) {
@@ -129,7 +130,7 @@ export function createIngestRepo(shards: Shards): IngestRepo {
         ],
         { repeatable: true },
       );
-      const [document, itsOwn] = [found?.rows.map(toDocument)[0], base?.rows.map(toBase)[0]];
+      const [document, itsOwn] = [readFirst(readers.documents, found), readFirst(readers.bases, base)];
       if (document === undefined || itsOwn === undefined) return undefined;
       return { document, base: itsOwn, otherChunks: Number(others?.rows[0]?.["chunks"]) };
     },

@@ -1,4 +1,5 @@
 /** Rows of knowledge bases and their documents, as they are read. */
+import { getTableName, type InferSelectModel } from "drizzle-orm";
 import {
   knowledgeAclSchema,
   knowledgeConfigSchema,
@@ -7,14 +8,12 @@ import {
 } from "@toolyard/core/knowledge/config";
 import type { KnowledgeBase, KnowledgeDocument, KnowledgeGarbage } from "@toolyard/core/ports/knowledge";
 import * as z from "zod";
-import type { StatementResult } from "../database.ts";
 import { knowledgeBases } from "../schema/knowledge-bases.ts";
 import { knowledgeDocuments } from "../schema/knowledge-documents.ts";
 import { knowledgeGarbage } from "../schema/knowledge-garbage.ts";
-import { decodeRow } from "../sql.ts";
+import { decodeRow, readColumn } from "../sql.ts";
 import { baseOfDocument, isToBuild, stateOfDocument } from "./knowledge-fragments.ts";
-
-type Row = StatementResult["rows"][number];
+import type { OnBrokenRow, Reader, Row } from "./rows.ts";
 
 const ofBase = "FROM knowledge_documents AS d WHERE d.tenant = b.tenant AND d.knowledge_base = b.id";
 const isBuilt = "d.built_index_version IS b.next_index_version AND d.built_version IS d.current_version";
@@ -49,25 +48,29 @@ const countsSchema = z.object({
 
 const metadataSchema = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));
 
-function toConfig(text: string): KnowledgeConfig {
-  return knowledgeConfigSchema.parse(JSON.parse(text));
+/** @throws BrokenColumn */
+export function toConfig(column: string, text: string): KnowledgeConfig {
+  return readColumn(column, () => knowledgeConfigSchema.parse(JSON.parse(text)));
 }
 
-/** @throws ZodError or SyntaxError where a column does not hold what it should */
-export function toBase(row: Row): KnowledgeBase {
-  const base = decodeRow(knowledgeBases, row);
+/** @throws BrokenColumn */
+export function toMetadata(text: string): z.output<typeof metadataSchema> {
+  return readColumn("metadata", () => metadataSchema.parse(JSON.parse(text)));
+}
+
+function baseOf(base: InferSelectModel<typeof knowledgeBases>, row: Row): KnowledgeBase {
   const { nextConfig, nextIndexVersion } = base;
-  const counts = countsSchema.parse(JSON.parse(String(row["counts"])));
+  const counts = readColumn("counts", () => countsSchema.parse(JSON.parse(String(row["counts"]))));
   return {
     id: base.id,
     name: base.name,
-    config: toConfig(base.config),
+    config: toConfig("config", base.config),
     configVersion: base.configVersion,
     indexVersion: base.indexVersion,
     next:
       nextConfig === null || nextIndexVersion === null
         ? null
-        : { config: toConfig(nextConfig), indexVersion: nextIndexVersion },
+        : { config: toConfig("next_config", nextConfig), indexVersion: nextIndexVersion },
     createdAt: base.createdAt,
     updatedAt: base.updatedAt,
     counts: {
@@ -82,8 +85,7 @@ export function toBase(row: Row): KnowledgeBase {
   };
 }
 
-/** @throws ZodError or SyntaxError, likewise */
-export function toDocument(row: Row): KnowledgeDocument {
+function documentOf(record: InferSelectModel<typeof knowledgeDocuments>, row: Row): KnowledgeDocument {
   const {
     tenant: _tenant,
     builtChunkCount: _count,
@@ -93,20 +95,44 @@ export function toDocument(row: Row): KnowledgeDocument {
     metadata,
     acl,
     ...document
-  } = decodeRow(knowledgeDocuments, row);
+  } = record;
   const seen = row["seen_state"] === "failed" ? "failed" : state;
   return {
     ...document,
     state: seen,
     errorCode: seen === "failed" ? String(row["seen_code"]) : errorCode,
     errorMessage: seen === "failed" ? String(row["seen_message"]) : errorMessage,
-    metadata: metadataSchema.parse(JSON.parse(metadata)),
+    metadata: toMetadata(metadata),
     acl: toAcl(acl),
   };
 }
 
 function toAcl(text: string | null): KnowledgeAcl | null {
-  return text === null ? null : knowledgeAclSchema.parse(JSON.parse(text));
+  return text === null ? null : readColumn("acl", () => knowledgeAclSchema.parse(JSON.parse(text)));
+}
+
+export interface KnowledgeReaders {
+  readonly bases: Reader<typeof knowledgeBases, KnowledgeBase>;
+  readonly documents: Reader<typeof knowledgeDocuments, KnowledgeDocument>;
+}
+
+export function knowledgeReaders(onBrokenRow: OnBrokenRow): KnowledgeReaders {
+  return {
+    bases: {
+      table: knowledgeBases,
+      tableName: getTableName(knowledgeBases),
+      key: knowledgeBases.id,
+      onBrokenRow,
+      toRecord: baseOf,
+    },
+    documents: {
+      table: knowledgeDocuments,
+      tableName: getTableName(knowledgeDocuments),
+      key: knowledgeDocuments.id,
+      onBrokenRow,
+      toRecord: documentOf,
+    },
+  };
 }
 
 export function toGarbage(row: Row): KnowledgeGarbage {

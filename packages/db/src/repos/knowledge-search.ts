@@ -11,11 +11,11 @@ import type {
   SearchList,
   UnlikeVectors,
 } from "@toolyard/core/ports/knowledge-search";
-import { knowledgeConfigSchema } from "@toolyard/core/knowledge/config";
-import * as z from "zod";
-import type { Shards, SqlValue, Statement, StatementResult } from "../database.ts";
+import type { Shards, SqlValue, Statement } from "../database.ts";
 import { isLive } from "./live-connections.ts";
 import { mayRead } from "./knowledge-fragments.ts";
+import { knowledgeReaders, toConfig, toMetadata } from "./knowledge-rows.ts";
+import { readAll, type OnBrokenRow, type Row } from "./rows.ts";
 
 /** The word of a base and its index in full text (core/knowledge/fts-scope.ts); ids hold nothing else that it leaves out. */
 const scope = "replace(b.id, '_', '') || 'i' || b.index_version";
@@ -23,7 +23,10 @@ const scope = "replace(b.id, '_', '') || 'i' || b.index_version";
 /** How much the first places of a list count more than those after them (Cormack, Clarke, Büttcher 2009). */
 const damping = 60;
 
-export function createKnowledgeSearchRepo(shards: Shards): KnowledgeSearchRepo {
+export function createKnowledgeSearchRepo(shards: Shards, onBrokenRow: OnBrokenRow): KnowledgeSearchRepo {
+  const { bases: ofBases, documents: ofDocuments } = knowledgeReaders(onBrokenRow);
+  const baseReader = { ...ofBases, toRecord: toBase };
+  const hitReader = { ...ofDocuments, toRecord: toHit };
   return {
     find: async (tenant, names) => {
       const [bases, observers] = await shards.databaseFor(tenant).batch(
@@ -34,7 +37,7 @@ export function createKnowledgeSearchRepo(shards: Shards): KnowledgeSearchRepo {
         { readonly: true },
       );
       return {
-        bases: (bases?.rows ?? []).map(toBase),
+        bases: readAll(baseReader, bases),
         isObserved: (observers?.rows.length ?? 0) > 0,
       };
     },
@@ -49,14 +52,14 @@ export function createKnowledgeSearchRepo(shards: Shards): KnowledgeSearchRepo {
           long: { owner: tenant, signal: search.signal },
         });
       return {
-        hits: (found?.rows ?? []).map(toHit),
+        hits: readAll(hitReader, found),
         unlike: unlike.flatMap(({ rows }, at) => rows.map((row) => toUnlike(row, vectors[at]?.vector.length ?? 0))),
       };
     },
   };
 }
 
-const selectBases = `SELECT b.id, b.name, b.config, (SELECT COALESCE(SUM(d.chunk_count), 0) FROM knowledge_documents AS d
+const selectBases = `SELECT b.id, b.tenant, b.name, b.config, (SELECT COALESCE(SUM(d.chunk_count), 0) FROM knowledge_documents AS d
     WHERE d.tenant = ?1 AND d.knowledge_base = b.id AND d.current_version IS NOT NULL) AS chunks
   FROM knowledge_bases AS b
   WHERE b.tenant = ?1 AND (?2 IS NULL OR b.name IN (SELECT value FROM json_each(?2)) OR b.id IN (SELECT value FROM json_each(?2)))
@@ -89,7 +92,7 @@ function selectHits(tenant: string, search: KnowledgeSearch): Statement {
     hits (id, weight, place, similarity, relevance) AS (${lists.join("\n    UNION ALL ")}),
     fused AS (SELECT id, SUM(weight / (${damping}.0 + place)) AS score, MAX(similarity) AS similarity, MAX(relevance) AS relevance
       FROM hits GROUP BY id ORDER BY score DESC, id LIMIT ${args.bind(search.limit)})
-    SELECT c.id, c.knowledge_base, b.name AS knowledge_base_name, c.document, d.name AS document_name,
+    SELECT c.id AS chunk, c.tenant, c.knowledge_base, b.name AS knowledge_base_name, c.document AS id, d.name AS document_name,
       c.document_version, d.source_url, d.metadata, c.ordinal, c.span_start, c.span_end, c.heading, c.text,
       fused.score / ${args.bind(best === 0 ? 1 : best)} AS score, fused.similarity, fused.relevance
     FROM fused CROSS JOIN knowledge_chunks AS c ON c.id = fused.id
@@ -196,15 +199,11 @@ function selectByText(list: Extract<SearchList, { kind: "full_text" }>, { args, 
       ORDER BY f.rank LIMIT ${most})`;
 }
 
-const metadataSchema = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));
-
-type Row = StatementResult["rows"][number];
-
-function toBase(row: Row): SearchableBase {
+function toBase(_base: unknown, row: Row): SearchableBase {
   return {
     id: String(row["id"]),
     name: String(row["name"]),
-    config: knowledgeConfigSchema.parse(JSON.parse(String(row["config"]))),
+    config: toConfig("config", String(row["config"])),
     chunks: Number(row["chunks"]),
   };
 }
@@ -219,19 +218,19 @@ function toUnlike(row: Row, asked: number): UnlikeVectors {
   };
 }
 
-function toHit(row: Row): FoundChunk {
+function toHit(_document: unknown, row: Row): FoundChunk {
   const text = (name: string): string => String(row[name]);
   const number = (name: string): number => Number(row[name]);
   const measure = (name: string): number | null => (row[name] === null ? null : number(name));
   return {
-    id: number("id"),
+    id: number("chunk"),
     knowledgeBase: text("knowledge_base"),
     knowledgeBaseName: text("knowledge_base_name"),
-    document: text("document"),
+    document: text("id"),
     documentName: text("document_name"),
     documentVersion: number("document_version"),
     sourceUrl: row["source_url"] === null ? null : text("source_url"),
-    metadata: metadataSchema.parse(JSON.parse(text("metadata"))),
+    metadata: toMetadata(text("metadata")),
     ordinal: number("ordinal"),
     spanStart: number("span_start"),
     spanEnd: number("span_end"),

@@ -1,15 +1,15 @@
 /** Knowledge bases and their documents. Contract: `KnowledgeRepo`; how documents come in is knowledge-ingest.ts. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { KnowledgeBase, KnowledgeDocument, KnowledgeRepo } from "@toolyard/core/ports/knowledge";
-import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { KnowledgeRepo } from "@toolyard/core/ports/knowledge";
+import type { PageRequest } from "@toolyard/core/ports/repos";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { insertCallAfterChange, insertCallOfDocument, newRowArgs } from "./calls-rows.ts";
 import { everyShard } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { createIngestRepo, swapStatements } from "./knowledge-ingest.ts";
 import { baseOfDocument, isAtRest, mayRead, stateOfDocument } from "./knowledge-fragments.ts";
-import { selectBase, selectDocument, toBase, toDocument, toGarbage } from "./knowledge-rows.ts";
-import type { OnBrokenRow } from "./rows.ts";
+import { knowledgeReaders, selectBase, selectDocument, toGarbage } from "./knowledge-rows.ts";
+import { readFirst, readPage, type OnBrokenRow } from "./rows.ts";
 
 const ownBase = "WHERE b.tenant = ?1 AND b.id = ?2";
 const ownDocument = "WHERE d.tenant = ?1 AND d.knowledge_base = ?2 AND d.id = ?3";
@@ -120,10 +120,11 @@ const retry = `UPDATE knowledge_documents AS d SET version = CASE WHEN ${lacksVe
 
 export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): KnowledgeRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
+  const readers = knowledgeReaders(onBrokenRow);
   const read = async (tenant: string, sql: string, args: readonly SqlValue[]): Promise<StatementResult | undefined> =>
     (await of(tenant).batch([{ sql, args: [tenant, ...args] }], { readonly: true }))[0];
   return {
-    ...createIngestRepo(shards),
+    ...createIngestRepo(shards, readers),
 
     async createBase(tenant, { id, name, config }, most) {
       const [, found, named] = await of(tenant).batch(
@@ -134,7 +135,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         ],
         { repeatable: true },
       );
-      const base = found?.rows.map(toBase)[0];
+      const base = readFirst(readers.bases, found);
       if (base !== undefined) return base;
       if (named?.rows[0]?.["is_taken"] === 1) {
         throw new GatewayError("conflict", `There is a knowledge base '${name}' already.`, { param: "name" });
@@ -144,13 +145,13 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
 
     async getBase(tenant, base) {
       const sql = `${selectBase} WHERE b.tenant = ?1 AND (b.id = ?2 OR b.name = ?2) ORDER BY b.id = ?2 DESC LIMIT 1`;
-      return (await read(tenant, sql, [base]))?.rows.map(toBase)[0];
+      return readFirst(readers.bases, await read(tenant, sql, [base]));
     },
 
     async listBases(tenant, page) {
       const { sql, args } = paged(`${selectBase} WHERE b.tenant = ?1`, "b.id", { page, args: [tenant] });
       const [found] = await of(tenant).batch([{ sql, args }], { readonly: true });
-      return toPage(found, page, { table: "knowledge_bases", toRecord: toBase, onBrokenRow });
+      return readPage(readers.bases, found, page);
     },
 
     async updateBase(tenant, id, { expectedConfigVersion, config, nextConfig, rebuild }) {
@@ -169,7 +170,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         { sql: `${selectBase} ${ownBase}`, args: [tenant, id] },
       ]);
       const changed = results[before.length];
-      return (changed?.changes ?? 0) === 0 ? undefined : results.at(-1)?.rows.map(toBase)[0];
+      return (changed?.changes ?? 0) === 0 ? undefined : readFirst(readers.bases, results.at(-1));
     },
 
     async deleteBase(tenant, id) {
@@ -205,7 +206,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         ],
         { repeatable: true },
       );
-      const put = found?.rows.map(toDocument)[0];
+      const put = readFirst(readers.documents, found);
       const held = room?.rows[0];
       // Where it was refused, the one that is there is as it was.
       const isPut = put !== undefined && (put.callId === call.id || (hash !== "" && put.hash === hash));
@@ -224,7 +225,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         id,
         JSON.stringify(reader),
       ]);
-      return found?.rows.map(toDocument)[0];
+      return readFirst(readers.documents, found);
     },
 
     async listDocuments(tenant, base, { reader, state, ...page }) {
@@ -232,11 +233,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
       const args = [tenant, base, JSON.stringify(reader), state ?? null];
       const selected = paged(`${selectDocument} ${where}`, "d.id", { page, args });
       const [found] = await of(tenant).batch([selected], { readonly: true });
-      return toPage<KnowledgeDocument>(found, page, {
-        table: "knowledge_documents",
-        toRecord: toDocument,
-        onBrokenRow,
-      });
+      return readPage(readers.documents, found, page);
     },
 
     async deleteDocument(tenant, base, id) {
@@ -262,7 +259,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         ],
         { repeatable: true },
       );
-      return found?.rows.map(toDocument)[0];
+      return readFirst(readers.documents, found);
     },
 
     async takeGarbage({ of: owner, limit, claimMs }) {
@@ -314,29 +311,4 @@ function paged(
     sql: `${select}${beyond} ORDER BY ${key} ${order} LIMIT ?${args.length + 1}`,
     args: [...args, limit + 1, ...(after === undefined ? [] : [after])],
   };
-}
-
-interface RowReader<T> {
-  readonly table: string;
-  readonly toRecord: (row: StatementResult["rows"][number]) => T;
-  readonly onBrokenRow: OnBrokenRow;
-}
-
-/** All that can be read; the rest is reported and left out. */
-function toPage<T extends KnowledgeBase | KnowledgeDocument>(
-  result: StatementResult | undefined,
-  { limit }: PageRequest,
-  { table, toRecord, onBrokenRow }: RowReader<T>,
-): Page<T> {
-  const rows = result?.rows ?? [];
-  const data = rows.slice(0, limit).flatMap((row) => {
-    try {
-      return [toRecord(row)];
-    } catch {
-      const reason = "a column does not hold what it should";
-      onBrokenRow({ table, tenant: String(row["tenant"]), id: String(row["id"]), reason });
-      return [];
-    }
-  });
-  return { data, hasMore: rows.length > limit };
 }

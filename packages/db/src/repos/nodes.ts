@@ -3,6 +3,7 @@
  * for its connection, written in the transaction that made it so (decision 0021): whichever process holds the
  * socket tells it.
  */
+import { getTableName, type InferSelectModel } from "drizzle-orm";
 import {
   hashNodeTool,
   serverIdOf,
@@ -19,6 +20,7 @@ import { decodeRow } from "../sql.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { isLive } from "./live-connections.ts";
+import { readFirst, readPage, type OnBrokenRow, type Reader, type Row } from "./rows.ts";
 
 /** Of a tenant; their tools are part of its configuration. */
 const mostNodes = 100;
@@ -168,7 +170,14 @@ const forgetNodes = `DELETE FROM nodes WHERE expires_at <= ${now}`;
 const forgetRuns = `DELETE FROM node_runs WHERE rowid IN (
   SELECT rowid FROM node_runs WHERE lease_until <= ${now} - ${runsKeptMs} LIMIT ?1)`;
 
-export function createNodeRepo(shards: Shards): NodeRepo {
+export function createNodeRepo(shards: Shards, onBrokenRow: OnBrokenRow): NodeRepo {
+  const reader: Reader<typeof nodes, NodeRecord> = {
+    table: nodes,
+    tableName: getTableName(nodes),
+    key: nodes.id,
+    onBrokenRow,
+    toRecord: toNode,
+  };
   const ask = (tenant: string, ...statements: readonly Statement[]): Promise<readonly StatementResult[]> =>
     shards.databaseFor(tenant).batch(statements, { repeatable: true });
 
@@ -200,7 +209,7 @@ export function createNodeRepo(shards: Shards): NodeRepo {
       );
       const taken = clash?.rows[0];
       if (taken !== undefined) return { kind: "collision", tool: String(taken["tool"]), node: String(taken["node"]) };
-      const node = found?.rows.map(toNode)[0];
+      const node = readFirst(reader, found);
       return node?.instance === registration.instance ? { kind: "registered", node } : { kind: "full" };
     },
 
@@ -213,13 +222,13 @@ export function createNodeRepo(shards: Shards): NodeRepo {
 
     get: async (tenant, name) => {
       const [found] = await ask(tenant, { sql: readNode, args: [tenant, name] });
-      return found?.rows.map(toNode)[0];
+      return readFirst(reader, found);
     },
 
-    list: async (tenant, { limit, after = "", order }) => {
+    list: async (tenant, page) => {
+      const { limit, after = "", order } = page;
       const [found] = await ask(tenant, { sql: listNodes[order], args: [tenant, after, limit + 1] });
-      const rows = found?.rows ?? [];
-      return { data: rows.slice(0, limit).map(toNode), hasMore: rows.length > limit };
+      return readPage(reader, found, page);
     },
 
     offer: (tenant, run) =>
@@ -307,10 +316,8 @@ function runArgs(tenant: string, run: NewNodeRun): SqlValue[] {
   return [tenant, id, callId, attempt, tool, handedOver ? 1 : 0, input, leaseMs, node ?? "", toolHash];
 }
 
-type Row = StatementResult["rows"][number];
-
-function toNode(row: Row): NodeRecord {
-  const { tenant: _tenant, hashes: _hashes, expiresAt: _expiresAt, ...node } = decodeRow(nodes, row);
+function toNode(record: InferSelectModel<typeof nodes>, row: Row): NodeRecord {
+  const { tenant: _tenant, hashes: _hashes, expiresAt: _expiresAt, ...node } = record;
   const serverId = serverIdOf(node.instance);
   return {
     ...node,

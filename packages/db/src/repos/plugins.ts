@@ -29,6 +29,7 @@ export function pluginReader(onBrokenRow: OnBrokenRow): PluginReader {
     table: sysAiPlugin,
     tableName: getTableName(sysAiPlugin),
     key: sysAiPlugin.pluginId,
+    prefix: "plg",
     onBrokenRow,
     toRecord: ({ tenant: _tenant, status, ...plugin }) => ({ ...plugin, enabled: status === "0" }),
   };

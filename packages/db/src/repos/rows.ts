@@ -6,16 +6,16 @@ import { and, asc, desc, gt, lt, sql, type InferSelectModel, type SQL } from "dr
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { schemaProblems } from "@toolyard/core/errors/schema-problems";
-import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest, UnreadableItem } from "@toolyard/core/ports/repos";
 import * as z from "zod";
 import type { Statement, StatementResult } from "../database.ts";
 import { tenants } from "../schema/tenants.ts";
-import { build, decodeRow, statement } from "../sql.ts";
+import { BrokenColumn, build, decodeRow, statement } from "../sql.ts";
 
 export interface BrokenRow {
   readonly table: string;
   readonly tenant: string;
-  /** Primary key, or the setting's name for a setting. */
+  /** As its tenant knows it, or the setting's name for a setting. */
   readonly id: string;
   /** By which its tenant knows it. */
   readonly name?: string;
@@ -24,7 +24,7 @@ export interface BrokenRow {
 }
 export type OnBrokenRow = (row: BrokenRow) => void;
 
-type Row = StatementResult["rows"][number];
+export type Row = StatementResult["rows"][number];
 
 /** A table as its repository reads it. */
 export interface Reader<T extends SQLiteTable, R> {
@@ -32,7 +32,10 @@ export interface Reader<T extends SQLiteTable, R> {
   readonly tableName: string;
   /** Primary key column. */
   readonly key: SQLiteColumn;
-  readonly toRecord: (row: InferSelectModel<T>) => R;
+  /** Of ids, where that is a number: `plg`. */
+  readonly prefix?: string;
+  /** @param row with what was read beside the table's columns */
+  readonly toRecord: (record: InferSelectModel<T>, row: Row) => R;
   readonly onBrokenRow: OnBrokenRow;
 }
 
@@ -44,16 +47,18 @@ export function readFirst<T extends SQLiteTable, R>(
   const row = result?.rows[0];
   if (row === undefined) return undefined;
   try {
-    return reader.toRecord(decodeRow(reader.table, row));
+    return reader.toRecord(decodeRow(reader.table, row), row);
   } catch (error) {
     const broken = describeBroken(reader, row, error);
     throw new GatewayError(
       "internal_error",
-      `Row '${broken.id}' of table ${broken.table} cannot be read (${broken.reason}); a newer release may have written it, else delete it and write it anew.`,
+      `Row '${broken.id}' of table ${broken.table} cannot be read (${broken.reason}); ${mayBeNewer}, else delete it and write it anew.`,
       { cause: error },
     );
   }
 }
+
+const mayBeNewer = "a newer release may have written it";
 
 /** The row that a write gives back; that there is none is a fault of ours. */
 export function readWritten<T extends SQLiteTable, R>(reader: Reader<T, R>, result: StatementResult | undefined): R {
@@ -67,16 +72,17 @@ export function readAll<T extends SQLiteTable, R>(
   reader: Reader<T, R>,
   result: StatementResult | undefined,
 ): readonly R[] {
-  return readRows(reader, result?.rows ?? []);
+  return readRows(reader, result?.rows ?? []).data;
 }
 
+/** @param result one row more than the page holds, where there is one. What cannot be read is named in the page. */
 export function readPage<T extends SQLiteTable, R>(
   reader: Reader<T, R>,
   result: StatementResult | undefined,
   { limit }: PageRequest,
 ): Page<R> {
   const rows = result?.rows ?? [];
-  return { data: readRows(reader, rows.slice(0, limit)), hasMore: rows.length > limit };
+  return { ...readRows(reader, rows.slice(0, limit)), hasMore: rows.length > limit };
 }
 
 /** One row more than the page holds is asked for, to know whether there is more. */
@@ -127,24 +133,31 @@ export function raiseConfigVersion(tenant: string): Statement {
   );
 }
 
-function readRows<T extends SQLiteTable, R>(reader: Reader<T, R>, rows: readonly Row[]): readonly R[] {
-  const records: R[] = [];
-  for (const row of rows) {
+function readRows<T extends SQLiteTable, R>(
+  reader: Reader<T, R>,
+  rows: readonly Row[],
+): Pick<Page<R>, "data" | "unreadable"> {
+  const data: R[] = [];
+  const unreadable: UnreadableItem[] = [];
+  for (const [at, row] of rows.entries()) {
     try {
-      records.push(reader.toRecord(decodeRow(reader.table, row)));
+      data.push(reader.toRecord(decodeRow(reader.table, row), row));
     } catch (error) {
-      reader.onBrokenRow(describeBroken(reader, row, error));
+      const broken = describeBroken(reader, row, error);
+      reader.onBrokenRow(broken);
+      unreadable.push({ id: broken.id, message: `It cannot be read: ${broken.reason}; ${mayBeNewer}.`, at });
     }
   }
-  return records;
+  return { data, ...(unreadable.length === 0 ? {} : { unreadable }) };
 }
 
 function describeBroken<T extends SQLiteTable, R>(reader: Reader<T, R>, row: Row, error: unknown): BrokenRow {
   const name = nameIn(row, "name");
+  const id = nameIn(row, reader.key.name);
   return {
     table: reader.tableName,
     tenant: nameIn(row, "tenant"),
-    id: nameIn(row, reader.key.name),
+    id: reader.prefix === undefined ? id : `${reader.prefix}_${id}`,
     ...(name === "" ? {} : { name }),
     reason: reasonOf(error),
   };
@@ -155,14 +168,16 @@ function nameIn(row: Row, column: string): string {
   return typeof value === "string" || typeof value === "number" ? String(value) : "";
 }
 
-function reasonOf(error: unknown): string {
+/** Of values nothing is said: they may be secrets, and the parser's own text quotes them. */
+function reasonOf(error: unknown, at: readonly string[] = []): string {
+  if (error instanceof BrokenColumn) return reasonOf(error.cause, [error.column]);
   if (error instanceof z.ZodError) {
     return schemaProblems(error)
-      .map(({ path, says }) => `'${path.join(".")}' ${says}`.slice(0, 200))
+      .map(({ path, says }) => `'${[...at, ...path].join(".")}' ${says}`.slice(0, 200))
       .join("; ");
   }
-  // The parser's own text quotes the value.
-  return error instanceof SyntaxError ? "a column holds no JSON" : "a column holds a value of another kind";
+  const what = at.length === 0 ? "a column" : `'${at.join(".")}'`;
+  return error instanceof SyntaxError ? `${what} holds no JSON` : `${what} holds a value of another kind`;
 }
 
 /** @param what the kind of thing, for example `variable` */

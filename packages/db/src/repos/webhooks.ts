@@ -2,8 +2,9 @@
  * Webhooks and their deliveries. Contract: `WebhookRepo`. Events come from triggers on `calls`; here they
  * are read, claimed and settled. A claim is `next_at` moved ahead and `attempt` raised, in one statement.
  */
+import { getTableName } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { PageRequest } from "@toolyard/core/ports/repos";
 import type { WebhookRepo } from "@toolyard/core/ports/webhooks";
 import type {
   ClaimedDelivery,
@@ -14,13 +15,13 @@ import type {
 } from "@toolyard/core/webhooks/webhook";
 import { mostOf } from "@toolyard/core/ports/limits";
 import * as z from "zod";
-import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
+import type { Database, Shards, SqlValue, Statement } from "../database.ts";
 import { webhookDeliveries } from "../schema/webhook-deliveries.ts";
 import { webhooks } from "../schema/webhooks.ts";
-import { decodeFirst, decodeRow } from "../sql.ts";
+import { readColumn } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
 import { countOf, countsOf, now, pendingOf } from "./fragments.ts";
-import { raiseConfigVersion } from "./rows.ts";
+import { raiseConfigVersion, readAll, readFirst, readPage, type OnBrokenRow, type Reader, type Row } from "./rows.ts";
 
 /** Each is looked at as each call ends. */
 const mostWebhooks = mostOf.webhooks;
@@ -113,7 +114,16 @@ const settleDelivery = `UPDATE webhook_deliveries SET state = ?4, last_status = 
 const disableGone = `UPDATE webhooks SET enabled = 0, disabled_reason = 'The receiver answered 410 (gone).', updated_at = ${now}
   WHERE tenant = ?1 AND changes() > 0 AND id = ${hookOfDelivery}`;
 
-export function createWebhookRepo(shards: Shards): WebhookRepo {
+export function createWebhookRepo(shards: Shards, onBrokenRow: OnBrokenRow): WebhookRepo {
+  const hooks: Reader<typeof webhooks, Webhook> = {
+    table: webhooks,
+    tableName: getTableName(webhooks),
+    key: webhooks.id,
+    onBrokenRow,
+    toRecord: ({ tenant: _tenant, ...webhook }) => webhook,
+  };
+  const told = deliveryReader(onBrokenRow, (delivery) => delivery);
+  const claimed = deliveryReader(onBrokenRow, toClaimed);
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
     create: async (tenant, { id, name, url, events, enabled, sealed }) => {
@@ -122,19 +132,19 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
         [{ sql: insertWebhook, args }, raiseConfigVersion(tenant), { sql: getWebhook, args: [tenant, id] }],
         { repeatable: true },
       );
-      const created = firstWebhook(found);
+      const created = readFirst(hooks, found);
       if (created !== undefined) return created;
       throw new GatewayError("conflict", `A tenant has at most ${mostWebhooks} webhooks; delete one first.`);
     },
 
     get: async (tenant, id) => {
       const [found] = await of(tenant).batch([{ sql: getWebhook, args: [tenant, id] }], { readonly: true });
-      return firstWebhook(found);
+      return readFirst(hooks, found);
     },
 
     list: async (tenant, page) => {
       const [found] = await of(tenant).batch([selectPage("webhooks", [["tenant", tenant]], page)], { readonly: true });
-      return toPage(found, page, toWebhook);
+      return readPage(hooks, found, page);
     },
 
     update: async (tenant, id, change) => {
@@ -146,7 +156,7 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
         ],
         { repeatable: true },
       );
-      return firstWebhook(updated);
+      return readFirst(hooks, updated);
     },
 
     delete: async (tenant, id) => {
@@ -167,12 +177,12 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
         ],
         { repeatable: true },
       );
-      return firstWebhook(found);
+      return readFirst(hooks, found);
     },
 
     addTest: async (tenant, id) => {
       const [written] = await of(tenant).batch([{ sql: insertTest, args: [tenant, id] }]);
-      return decodeFirst(webhookDeliveries, written);
+      return readFirst(told, written);
     },
 
     deliveries: async (tenant, id, page, state) => {
@@ -185,17 +195,17 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
         [{ sql: getWebhook, args: [tenant, id] }, selectPage("webhook_deliveries", where, page)],
         { readonly: true },
       );
-      return webhook?.rows.length === 0 ? undefined : toPage(found, page, toDelivery);
+      return webhook?.rows.length === 0 ? undefined : readPage(told, found, page);
     },
 
     resend: async (tenant, id, delivery) => {
       const [changed] = await of(tenant).batch([{ sql: resend, args: [tenant, id, delivery] }], { repeatable: true });
-      return decodeFirst(webhookDeliveries, changed);
+      return readFirst(told, changed);
     },
 
     claim: ({ limit, leaseMs, shares, underWay }) => {
       const counts = [underWay.map(({ webhookId }) => webhookId), underWay.map(({ tenant }) => tenant)].map(countsOf);
-      return claim(shards, [limit, leaseMs, shares.webhook, shares.tenant, ...counts]);
+      return claim(shards, claimed, [limit, leaseMs, shares.webhook, shares.tenant, ...counts]);
     },
 
     settle: async (tenant, id, attempt, result) => {
@@ -210,18 +220,29 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
   };
 }
 
-async function claim(shards: Shards, args: readonly SqlValue[]): Promise<readonly ClaimedDelivery[]> {
+async function claim(
+  shards: Shards,
+  reader: Reader<typeof webhookDeliveries, ClaimedDelivery>,
+  args: readonly SqlValue[],
+): Promise<readonly ClaimedDelivery[]> {
   const answers = await everyShard(shards, (database) => database.batch([{ sql: claimDue, args }]));
-  return answers.flatMap(([claimed]) => (claimed?.rows ?? []).map(toClaimed));
+  return answers.flatMap(([claimed]) => readAll(reader, claimed));
 }
 
-function toClaimed(row: Row): ClaimedDelivery {
-  const endpoint = endpointSchema.parse(JSON.parse(String(row["endpoint"])));
+function deliveryReader<R>(
+  onBrokenRow: OnBrokenRow,
+  toRecord: (delivery: WebhookDelivery, row: Row) => R,
+): Reader<typeof webhookDeliveries, R> {
+  const tableName = getTableName(webhookDeliveries);
+  return { table: webhookDeliveries, tableName, key: webhookDeliveries.id, onBrokenRow, toRecord };
+}
+
+function toClaimed(delivery: WebhookDelivery, row: Row): ClaimedDelivery {
+  const endpoint = readColumn("endpoint", () => endpointSchema.parse(JSON.parse(String(row["endpoint"]))));
   const { url, sealed, previous, wrappedKey } = endpoint;
-  return { delivery: toDelivery(row), url, wrappedKey, sealed: previous === null ? [sealed] : [sealed, previous] };
+  return { delivery, url, wrappedKey, sealed: previous === null ? [sealed] : [sealed, previous] };
 }
 
-type Row = StatementResult["rows"][number];
 /** A column and what it must be. */
 type Equal = readonly [column: string, value: string];
 
@@ -233,11 +254,6 @@ function selectPage(table: string, where: readonly Equal[], { limit, order, afte
     sql: `SELECT * FROM ${table} WHERE ${equal} ${beyond} ORDER BY id ${order === "asc" ? "ASC" : "DESC"} LIMIT ?`,
     args: [...where.map(([, value]) => value), ...(after === undefined ? [] : [after]), limit + 1],
   };
-}
-
-function toPage<T>(result: StatementResult | undefined, { limit }: PageRequest, decode: (row: Row) => T): Page<T> {
-  const rows = result?.rows ?? [];
-  return { data: rows.slice(0, limit).map(decode), hasMore: rows.length > limit };
 }
 
 function changeArgs({ name, url, events, enabled }: WebhookChange): SqlValue[] {
@@ -253,18 +269,4 @@ function resultArgs({ next, status, error }: DeliveryResult): SqlValue[] {
   const state = typeof next === "object" ? "pending" : next === "delivered" ? "delivered" : "failed";
   const [delayMs, uncounted] = typeof next === "object" ? [next.delayMs, next.uncounted === true ? 1 : 0] : [null, 0];
   return [state, delayMs, status, error, uncounted];
-}
-
-function firstWebhook(result: StatementResult | undefined): Webhook | undefined {
-  const row = result?.rows[0];
-  return row === undefined ? undefined : toWebhook(row);
-}
-
-function toWebhook(row: Row): Webhook {
-  const { tenant: _tenant, ...webhook } = decodeRow(webhooks, row);
-  return webhook;
-}
-
-function toDelivery(row: Row): WebhookDelivery {
-  return decodeRow(webhookDeliveries, row);
 }
