@@ -26,6 +26,7 @@ import { EnvironmentError, readEnvironment, type Environment } from "./env.ts";
 import { createApp } from "./http/app.ts";
 import { describeThrown } from "./http/describe-thrown.ts";
 import { toErrorReply } from "./http/errors.ts";
+import { checkReadiness } from "./http/readiness.ts";
 import { routes } from "./http/routes/index.ts";
 import { stoppingEvent } from "./http/transports.ts";
 import { importLocalPlugins } from "./local-plugins.ts";
@@ -78,6 +79,8 @@ export interface RunningServer {
   readonly core: CoreDeps;
   /** For people: where it listens, the key to use, a line to try. */
   readonly banner: string;
+  /** Has what it cannot serve said in the log; it listens all the same, since what is missing may come. */
+  sayWhatIsMissing(): Promise<void>;
   /** Takes nothing new, lets what is in hand end, and resolves when all is put away. */
   stop(): Promise<void>;
 }
@@ -151,6 +154,9 @@ export async function startServer(environment: Environment, options: ServerOptio
       url,
       core: composition.app.core,
       banner: renderBanner(environment, { url, adminKey: keys.adminKey, dataDir: dataDir.path }),
+      async sayWhatIsMissing() {
+        await checkReadiness(composition.app);
+      },
       stop: () =>
         stopServer({
           server,
@@ -559,6 +565,7 @@ async function main(parameters: readonly string[]): Promise<void> {
     });
     // A full disk, or nobody at the other end of the pipe, is no reason to end.
     process.stdout.on("error", () => undefined);
+    await running.sayWhatIsMissing();
     // Last: whoever has read it may end the process at once.
     process.stdout.write(running.banner);
   } catch (error) {

@@ -207,6 +207,20 @@ describe("a start that cannot be", () => {
   });
 });
 
+test("a start without the master key of what is there says so beside the banner: it can be given back", async () => {
+  const directory = await newDirectory();
+  const first = start(directory);
+  await ready(first);
+  expect(await stop(first)).toBe(0);
+  expect(first.err()).not.toContain("not ready");
+  await rm(join(directory, ".toolyard/master.key"));
+  const second = start(directory);
+  await ready(second);
+  await expect
+    .poll(second.err)
+    .toMatch(/"check":"master_key".*wrapped under master key.*master\.key.*"msg":"not ready"/);
+});
+
 describe("the end", () => {
   test("waits for a stream under way, takes nothing new, and is 0", async () => {
     const llm = await startLlmStub();
