@@ -179,6 +179,14 @@ describe(`an object of another tenant ${verifies("BLIND-4", "CHAT-20")}`, () => 
     const reply = await send(stranger.client, name, route);
     expect(reply.status).toBe(404);
     told.set(name, toTold(reply));
+    // Who has misspelt it is told which part of the request that is. A session is one in every route, and
+    // what a plugin's module has registered is called by its address.
+    const inPath = [...route.path.matchAll(/\{(\w+)\+?\}/g)].map(([, part = ""]) => part);
+    const { query = {}, body } = arranged.get(name) ?? {};
+    const words = route.path.startsWith("/v1/sessions/") ? ["session_id"] : route.tags.includes("vcp") ? ["uri"] : [];
+    expect([...inPath, ...Object.keys({ ...query, ...Object(body) }), ...words]).toContain(
+      reply.json.error.param?.split(".")[0],
+    );
   });
 
   test("is as it was", async () => {

@@ -119,7 +119,7 @@ export const updateFlowHook = defineRoute({
   },
   async handler(c, { core, tenant, params, body }) {
     const hook = await core.repos.flows.updateHook(tenant, params.id, params.hook, body);
-    return c.json(viewHook(found(hook, "hook", params.hook)));
+    return c.json(viewHook(found(hook, "hook", params.hook, "hook")));
   },
 });
 
@@ -154,7 +154,7 @@ export const deleteFlowHook = defineRoute({
   isolation: { kind: "object", arrange: arrangeHook },
   async handler(c, { core, tenant, params }) {
     const isGone = await core.repos.flows.deleteHook(tenant, params.id, params.hook);
-    found(isGone ? params.hook : undefined, "hook", params.hook);
+    found(isGone ? params.hook : undefined, "hook", params.hook, "hook");
     return c.body(null, 204);
   },
 });

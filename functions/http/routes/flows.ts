@@ -383,7 +383,7 @@ export const getFlowVersion = defineRoute({
   async handler(c, { core, tenant, params: { id, version } }) {
     const number = /^(?:ver_)?(\d{1,9})$/.exec(version)?.[1];
     const record = number === undefined ? undefined : await core.repos.flows.version(tenant, id, Number(number));
-    const whole = found(record, "version", version);
+    const whole = found(record, "version", version, "version");
     return c.json({ ...viewVersion(whole), definition: objectOf(whole.definition) });
   },
 });

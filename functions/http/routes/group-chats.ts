@@ -321,7 +321,7 @@ export const getGroupChatMessage = defineRoute({
   async handler(c, { core, tenant, context, params }) {
     await findGroupChat(core, context, params.id);
     const message = await core.repos.groupChats.message(tenant, params.id, params.message);
-    return c.json(viewMessage(found(message, "message", params.message)));
+    return c.json(viewMessage(found(message, "message", params.message, "message")));
   },
 });
 

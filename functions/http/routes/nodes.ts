@@ -90,7 +90,7 @@ export const getNode = defineRoute({
   responses: { 200: { description: "The node", schema: nodeSchema } },
   isolation: { kind: "object", arrange: arrangeObject },
   handler: async (c, { core, tenant, params }) =>
-    c.json(viewNode(found(await core.repos.nodes.get(tenant, params.name), "node", params.name))),
+    c.json(viewNode(found(await core.repos.nodes.get(tenant, params.name), "node", params.name, "name"))),
 });
 
 export const deleteNode = defineRoute({
@@ -105,7 +105,7 @@ export const deleteNode = defineRoute({
   responses: { 204: { description: "The node is gone" } },
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, tenant, params }) {
-    if (!(await core.repos.nodes.remove(tenant, params.name))) throw notFound("node", params.name);
+    if (!(await core.repos.nodes.remove(tenant, params.name))) throw notFound("node", params.name, "name");
     await core.tellNow();
     return c.body(null, 204);
   },

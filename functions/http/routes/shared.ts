@@ -40,14 +40,17 @@ export const referencesSchema = z.strictObject({
   ),
 });
 
-/** The same answer for an object that never was and for one of another tenant. */
-export function notFound(kind: string, id: string): GatewayError {
-  return new GatewayError("not_found", `There is no ${kind} '${id}'.`, { param: "id" });
+/**
+ * The same answer for an object that never was and for one of another tenant.
+ * @param param the part of the path that names it
+ */
+export function notFound(kind: string, id: string, param = "id"): GatewayError {
+  return new GatewayError("not_found", `There is no ${kind} '${id}'.`, { param });
 }
 
 /** @throws GatewayError `not_found` */
-export function found<T>(value: T | undefined, kind: string, id: string): T {
-  if (value === undefined) throw notFound(kind, id);
+export function found<T>(value: T | undefined, kind: string, id: string, param?: string): T {
+  if (value === undefined) throw notFound(kind, id, param);
   return value;
 }
 

@@ -128,9 +128,9 @@ function routesFor<Kind extends TavernKind>({
       isolation: { kind: "object", arrange: arrangeObject },
       async handler(c, { core, tenant, config, params }) {
         const entry = findTavernEntry(config, kind, params.name);
-        if (entry === undefined || !isOfKind(kind)(entry)) throw notFound(one, params.name);
+        if (entry === undefined || !isOfKind(kind)(entry)) throw notFound(one, params.name, "name");
         const content = (await readTavernItems(core, tenant, [entry])).get(entry.id);
-        return c.json({ ...viewEntry(entry), content: found(content, one, params.name) });
+        return c.json({ ...viewEntry(entry), content: found(content, one, params.name, "name") });
       },
     }),
     delete: defineRoute({
@@ -143,7 +143,7 @@ function routesFor<Kind extends TavernKind>({
       responses: { 204: { description: "It is gone" } },
       isolation: { kind: "object", arrange: arrangeObject },
       async handler(c, { core, tenant, params }) {
-        if (!(await core.repos.tavern.delete(tenant, kind, params.name))) throw notFound(one, params.name);
+        if (!(await core.repos.tavern.delete(tenant, kind, params.name))) throw notFound(one, params.name, "name");
         return c.body(null, 204);
       },
     }),

@@ -286,6 +286,6 @@ export const resendWebhookDelivery = defineRoute({
   },
   async handler(c, { core, tenant, params }) {
     const delivery = await core.repos.webhooks.resend(tenant, params.id, params.delivery);
-    return c.json(viewDelivery(found(delivery, "delivery", params.delivery)), 202);
+    return c.json(viewDelivery(found(delivery, "delivery", params.delivery, "delivery")), 202);
   },
 });

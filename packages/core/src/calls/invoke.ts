@@ -15,7 +15,7 @@ import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { loadScheme } from "../tools/catalog.ts";
 import { executeCall, type Execution, type ExecutionOptions } from "../tools/execute-call.ts";
-import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
+import { toRefusalDetails, type ToolOutcome } from "../tools/outcome.ts";
 import { prepareCall, rejectedBy, type DispatchItem, type Preparation, type PreparedCall } from "../tools/prepare.ts";
 import { tellNotRun } from "../tools/tool-trace.ts";
 import { admit, afterStale, identify } from "./admit.ts";
@@ -307,10 +307,8 @@ function replayOf(row: NewCall, call: Call): Omit<Invoked, "callerId" | "context
 
 /** The error body of a call that could not start (CHAT-7). */
 function refusal(preparation: Extract<Preparation, { kind: "refused" }>, { isUri }: InvokeRequest): GatewayError {
-  const { code, message, details } = preparation.outcome;
-  const ofTarget = isUri === false ? "name" : "uri";
-  const { param = code === "invalid_uri" || code === "tool_not_found" ? ofTarget : undefined, extra } =
-    toErrorDetails(details);
+  const { code, message } = preparation.outcome;
+  const { param, extra } = toRefusalDetails(preparation.outcome, isUri);
   return new GatewayError(code, message, {
     toolName: preparation.tool?.name ?? preparation.target,
     ...(param === undefined ? {} : { param }),

@@ -12,7 +12,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { findTool } from "./catalog.ts";
 import { toListedTool, type ListedTool } from "./describe.ts";
-import { toErrorDetails } from "./outcome.ts";
+import { toRefusalDetails } from "./outcome.ts";
 import { prepareCall, validateArguments } from "./prepare.ts";
 import type { Tool } from "./tool.ts";
 
@@ -69,7 +69,7 @@ function planCall(deps: CoreDeps, context: CallContext, item: ExplainRequest): P
   if (outcome.code !== "credential_missing" || tool === undefined || checked?.ok !== true) {
     throw new GatewayError(outcome.code, outcome.message, {
       toolName: tool?.name ?? item.target,
-      ...toErrorDetails(outcome.details),
+      ...toRefusalDetails(outcome, item.isUri),
     });
   }
   const { tool_timeout_ms: timeoutMs, max_attempts: maxAttempts } = context.config.settings;

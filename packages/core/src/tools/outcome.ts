@@ -85,6 +85,15 @@ export function toErrorDetails(
   };
 }
 
+/** Those of a call that was refused: that its address leads nowhere is the fault of the field that names the tool. */
+export function toRefusalDetails(
+  { code, details }: Pick<RejectedOutcome, "code" | "details">,
+  isUri = true,
+): ReturnType<typeof toErrorDetails> {
+  const isAddress = code === "invalid_uri" || code === "tool_not_found";
+  return { ...(isAddress ? { param: isUri ? "uri" : "name" } : {}), ...toErrorDetails(details) };
+}
+
 export type ToolOutcome = CompletedOutcome | PendingOutcome | FailedOutcome | RejectedOutcome;
 
 const pendingMessages = {
