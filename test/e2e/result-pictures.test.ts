@@ -1,6 +1,8 @@
 /** Pictures that tools give, and the model that is to see them: as pictures, never as text (CHAT-5, MCP-3). */
+import { setTimeout as sleep } from "node:timers/promises";
 import { newId } from "@toolyard/core/ids";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { openDatabase } from "@toolyard/db/client";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -373,6 +375,75 @@ describe(`pictures of results ${verifies("CHAT-5", "MCP-3")}`, () => {
       await chat({ session_id: session, tools: [mine], messages: [user("look"), message, result] });
       expect(llm.requests).toHaveLength(asked + 1);
       expect(rolesOf(last())).toEqual(["assistant", "tool", "user", "assistant", "tool"]);
+    });
+
+    test("are read while the chat is held: a store that takes its time loses it to no other process", async () => {
+      await drawLater(png());
+      const timing = { leaseMs: 600, heartbeatMs: 100, cancelPollMs: 50 };
+      const [slow, heir] = [
+        await startGateway({ sharedWith: gateway, requestsOnly: true, timing }),
+        await startGateway({ sharedWith: gateway, tickEveryMs: 50, timing }),
+      ];
+      const reading = Promise.withResolvers<void>();
+      const read = slow.core.blobs.get.bind(slow.core.blobs);
+      const blobs = vi.spyOn(slow.core.blobs, "get").mockImplementation(async (...asked) => {
+        reading.resolve();
+        await sleep(2_000);
+        return read(...asked);
+      });
+      try {
+        llm.script(text("seen"));
+        const reply = slow.client(tenant.key).post("/v1/chat/completions", {
+          messages: [user("look")],
+          session_id: session,
+        });
+        await reading.promise;
+        // Rows are looked for by others when it has been a while.
+        const database = await openDatabase({ url: gateway.databaseUrl });
+        const sql = "UPDATE calls SET sent_at = 0 WHERE tenant = ?1 AND kind = 'chat' AND state = 'running'";
+        await database.batch([{ sql, args: [tenant.id] }]);
+        await database.close();
+        const { choices } = await reply;
+        expect(choices[0].message.content).toBe("seen");
+        expect(picturesIn(last())).toEqual([urlOf(png())]);
+        const { data } = await tenant.client.get(`/v1/calls?session_id=${session}&kind=chat`);
+        expect(data.map(({ state }: Json) => state)).toEqual(["completed", "completed"]);
+      } finally {
+        blobs.mockRestore();
+        await Promise.all([slow.close(), heir.close()]);
+      }
+    });
+
+    test("are not waited for any longer where the chat is cancelled meanwhile", async () => {
+      await drawLater(png());
+      const slow = await startGateway({ sharedWith: gateway, requestsOnly: true, timing: { cancelPollMs: 50 } });
+      const reading = Promise.withResolvers<void>();
+      const read = slow.core.blobs.get.bind(slow.core.blobs);
+      const blobs = vi.spyOn(slow.core.blobs, "get").mockImplementation(async (...asked) => {
+        reading.resolve();
+        await sleep(1_000);
+        return read(...asked);
+      });
+      try {
+        const asked = llm.requests.length;
+        const reply = slow.client(tenant.key).send("post", "/v1/chat/completions", {
+          messages: [user("look")],
+          session_id: session,
+        });
+        await reading.promise;
+        const [running] = (await tenant.client.get("/v1/calls?state=running")).data;
+        await tenant.client.post(`/v1/calls/${running.id}/cancel`);
+        expect((await reply).json.error).toMatchObject({ code: "request_cancelled" });
+        expect(llm.requests).toHaveLength(asked);
+        // What came late is told by the session's next chat.
+        blobs.mockRestore();
+        llm.script(text("seen"));
+        await chat({ session_id: session });
+        expect(picturesIn(last())).toEqual([urlOf(png())]);
+      } finally {
+        blobs.mockRestore();
+        await slow.close();
+      }
     });
 
     test("are words where they are not wanted", async () => {

@@ -22,6 +22,7 @@ import type { Caller, Scope } from "../callers/caller.ts";
 import { readAnswer, type KeptAnswer } from "../calls/kept-answer.ts";
 import { admit, afterStale, identify } from "../calls/admit.ts";
 import type { Call, CallerLink } from "../calls/call.ts";
+import { holdLease } from "../calls/lease.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -45,6 +46,7 @@ import { makeRoom } from "./pictures.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest, type ToolProtocol } from "./schema.ts";
+import { cancelled, interrupted } from "./stop-signal.ts";
 import { readChatOutcome } from "./stored-chat.ts";
 import type { TextDialect } from "./text-dialect.ts";
 import type { AgentVoice } from "./voice.ts";
@@ -600,6 +602,10 @@ function mayHaveWritten(earlier: Call | undefined): boolean {
   return earlier !== undefined && earlier.error?.details?.["write_started"] !== false;
 }
 
+/**
+ * What the chat is told besides its request may take as long to read as a tool call, and so may its preparation: meanwhile
+ * its row stays ours, and it can be cancelled.
+ */
 async function openAdmitted(
   deps: CoreDeps,
   input: ChatInput,
@@ -613,6 +619,14 @@ async function openAdmitted(
   const { prepared, row, result, earlier } = admitted;
   const { request, context } = prepared;
   const writesBefore = input.inner === undefined ? mayHaveWritten(earlier) : input.inner.isRepeated;
+  const { signal } = input.stop;
+  const lease = holdLease(deps, {
+    tenant: input.tenant,
+    id: row.id,
+    attempt: 1,
+    pollCancel: true,
+    onEnd: (why) => input.stop.abort(why === "lost" ? interrupted() : cancelled()),
+  });
   try {
     const due = result.session?.due ?? [];
     const restored = await restoreTurns(deps, context, {
@@ -627,6 +641,7 @@ async function openAdmitted(
     const messages = insertBeforeLastUser(conversation.messages, late.messages);
     makeRoom(messages);
     const reserved = await reserveGrowth(deps, prepared, { callId: row.id, messages });
+    if (signal.reason instanceof GatewayError) throw signal.reason;
     return {
       ...prepared,
       dialect: read.dialect,
@@ -654,12 +669,14 @@ async function openAdmitted(
       stop: input.stop,
     };
   } catch (thrown) {
-    const error = toGatewayError(thrown);
+    const error = signal.reason instanceof GatewayError ? signal.reason : toGatewayError(thrown);
     await deps.repos.calls.finish(input.tenant, row.id, 1, {
-      state: "failed",
+      state: error.code === "request_cancelled" ? "cancelled" : "failed",
       error: { code: error.code, message: error.message, details: { write_started: writesBefore } },
     });
     throw error;
+  } finally {
+    lease.stop();
   }
 }
 

@@ -81,11 +81,11 @@ export function clientLeft(): GatewayError {
   return new GatewayError("request_cancelled", "The client left before the answer was complete.");
 }
 
-function interrupted(): GatewayError {
+export function interrupted(): GatewayError {
   return new GatewayError("chat_interrupted", "Another instance has taken this chat over.");
 }
 
-function cancelled(): GatewayError {
+export function cancelled(): GatewayError {
   return new GatewayError(
     "request_cancelled",
     "The request was cancelled by POST /v1/interrupt or /v1/calls/{id}/cancel.",

@@ -1,9 +1,8 @@
 /**
  * A chat's messages are prepared between its admission and its first word to a model. That may take as long as a
- * tool call, so meanwhile its row stays ours, its clock runs and it can be cancelled.
+ * tool call, so meanwhile its clock runs. Whoever opens the chat holds its row, and stops this where it is cancelled.
  */
 import type { ChatPlan } from "../../budgets/reservation.ts";
-import { holdLease } from "../../calls/lease.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
@@ -27,22 +26,13 @@ export interface PreparedChat extends PreparedMessages {
   readonly wallClockMs: number;
 }
 
-/** @throws GatewayError as `prepareMessages`; `request_cancelled`, `wall_clock_exceeded` */
+/** @throws GatewayError as `prepareMessages`; `wall_clock_exceeded`, and why it was stopped */
 export async function prepareChat(deps: CoreDeps, context: CallContext, chat: ChatToPrepare): Promise<PreparedChat> {
   const { callId, stop, wallClockMs } = chat;
   const since = performance.now();
-  const end = (code: "request_cancelled" | "wall_clock_exceeded", message: string): void => {
-    stop.abort(new GatewayError(code, message));
-  };
-  const lease = holdLease(deps, {
-    tenant: context.tenant,
-    id: callId,
-    attempt: 1,
-    pollCancel: true,
-    onEnd: () => end("request_cancelled", "The request was cancelled while its messages were prepared."),
-  });
   const timer = setTimeout(() => {
-    end("wall_clock_exceeded", `The messages were not prepared within ${wallClockMs} ms (setting 'wall_clock_ms').`);
+    const message = `The messages were not prepared within ${wallClockMs} ms (setting 'wall_clock_ms').`;
+    stop.abort(new GatewayError("wall_clock_exceeded", message));
   }, wallClockMs);
   try {
     const prepared = await prepareMessages(deps, context, {
@@ -64,6 +54,5 @@ export async function prepareChat(deps: CoreDeps, context: CallContext, chat: Ch
     throw stop.signal.reason instanceof GatewayError ? stop.signal.reason : thrown;
   } finally {
     clearTimeout(timer);
-    lease.stop();
   }
 }
