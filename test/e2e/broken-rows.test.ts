@@ -3,6 +3,7 @@ import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { startEmbeddingStub, type EmbeddingStub } from "../support/embedding-stub.ts";
+import { publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { hashedVector } from "../support/hashed-vectors.ts";
@@ -68,6 +69,63 @@ describe(`a call that cannot be read ${verifies("CHAT-13", "CFG-3")}`, () => {
       { id: broken, message: expect.stringMatching(/^It cannot be read: 'caller_chain' .*newer release/) },
     ]);
     expect(told("calls")).toContainEqual(expect.objectContaining({ tenant: tenant.id, row: broken }));
+  });
+});
+
+describe(`what a newer release, or another key, has left ${verifies("CHAT-13", "CFG-3")}`, () => {
+  test("of a call's state is not told as one of ours", async () => {
+    const id = await invoke(client);
+    await run("UPDATE calls SET state = ? WHERE id = ?", "frozen", id);
+    const { data, unreadable } = await client.get("/v1/calls");
+    expect(data.map((call: Json) => call.id)).not.toContain(id);
+    expect(unreadable).toContainEqual({ id, message: expect.stringContaining("'state'") });
+    const { json } = await client.send("post", `/v1/calls/${id}/cancel`);
+    expect(json.error.message).toContain(`Row '${id}' of table calls`);
+  });
+
+  test("of what a call was given ends that call, and says which", async () => {
+    await tenant.addPlugin({ ...readingTool(stub, "guarded"), sensitive: true });
+    const { json: asked } = await client.send("post", "/v1/tools/invoke", {
+      name: "guarded",
+      arguments: { q: "x" },
+      async: true,
+    });
+    const { id } = asked;
+    await run("UPDATE calls SET input = ? WHERE id = ?", "sealed with another key", id);
+    await client.post(`/v1/calls/${id}/approve`);
+    const told = async (): Promise<Json> => (await client.get(`/v1/calls/${id}`)).error;
+    await vi.waitFor(async () => expect(await told()).not.toBeNull(), { timeout: 10_000, interval: 50 });
+    expect(await told()).toEqual({
+      code: "credential_unreadable",
+      message: `What call '${id}' was given cannot be opened with this tenant's key; ask for it anew.`,
+    });
+  });
+
+  test("of a step ends its run, and says which", async () => {
+    await publishFlow(tenant, {
+      name: "paying",
+      start: "look",
+      nodes: {
+        look: { kind: "tool", name: "look", arguments: { q: "x" }, next: "paid" },
+        paid: { kind: "wait", signal: "paid", timeout_ms: 60_000, next: "done" },
+        done: { kind: "end" },
+      },
+    });
+    const { id } = await client.post("/v1/run_workflow", { workflow_id: "paying", stream: false, wait: false });
+    const statesOf = async (): Promise<readonly string[]> =>
+      (await client.get(`/v1/runs/${id}`)).steps.map(({ state }: Json) => state);
+    await vi.waitFor(async () => expect(await statesOf()).toEqual(["completed", "waiting"]), {
+      timeout: 10_000,
+      interval: 50,
+    });
+    await run("UPDATE flow_steps SET error = ? WHERE run = ? AND node = 'look'", newer, id);
+    const message = expect.stringMatching(/^Row 'look' of table flow_steps cannot be read \('error/);
+    expect((await client.send("get", `/v1/runs/${id}`)).json.error).toMatchObject({ message });
+    await client.post(`/v1/runs/${id}/signal`, { name: "paid", token: "one", payload: {} });
+    await vi.waitFor(async () => expect((await client.get(`/v1/calls/${id}`)).error).toMatchObject({ message }), {
+      timeout: 20_000,
+      interval: 100,
+    });
   });
 });
 

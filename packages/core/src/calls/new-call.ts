@@ -5,6 +5,7 @@ import { reserveTool } from "../budgets/reservation.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
 import type { PendingOutcome, ToolOutcome } from "../tools/outcome.ts";
@@ -97,14 +98,20 @@ export function sealInput(
   return sealer.seal(tenant, config.wrappedKey, inputAad(callId), JSON.stringify(input));
 }
 
-/** @throws GatewayError `credential_unreadable` and the like where it cannot be opened */
+/** @throws GatewayError `credential_unreadable` naming the call, `master_key_unavailable` where it cannot be opened */
 export async function openInput(
   { sealer }: Pick<AdapterDeps, "sealer">,
   { tenant, config }: Pick<CallContext, "tenant" | "config">,
   { id, input }: { readonly id: string; readonly input: string },
 ): Promise<SealedInput> {
-  // Sealed by this code for this row; nobody else can have written it.
-  return JSON.parse(await sealer.open(tenant, config.wrappedKey, inputAad(id), input)) as SealedInput;
+  try {
+    // Sealed by this code for this row; nobody else can have written it.
+    return JSON.parse(await sealer.open(tenant, config.wrappedKey, inputAad(id), input)) as SealedInput;
+  } catch (cause) {
+    if (!(cause instanceof GatewayError) || cause.code !== "credential_unreadable") throw cause;
+    const message = `What call '${id}' was given cannot be opened with this tenant's key; ask for it anew.`;
+    throw new GatewayError(cause.code, message, { ...cause.details, cause });
+  }
 }
 
 /** The row of a call that was refused before it could run. */

@@ -9,7 +9,7 @@ import { endStates, type Call, type StoredOutcome } from "@toolyard/core/calls/c
 import type { CallFinish, NewCall } from "@toolyard/core/ports/repos";
 import type { Database, SqlValue, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
-import { decodeRow } from "../sql.ts";
+import { BrokenColumn, decodeRow } from "../sql.ts";
 import { overBudget } from "./budget-fragments.ts";
 import { now } from "./fragments.ts";
 import type { OnBrokenRow, Reader, Row } from "./rows.ts";
@@ -298,7 +298,14 @@ export function toCall(row: Row): Call {
   return callOf(decodeRow(calls, row));
 }
 
+/** What a newer release has begun, and this one cannot tell the end of. */
+const told = [calls.state, calls.kind, calls.effect] as const;
+
 function callOf(record: InferSelectModel<typeof calls>): Call {
+  for (const { name, enumValues } of told) {
+    const known: readonly unknown[] = enumValues;
+    if (!known.includes(record[name as "state" | "kind" | "effect"])) throw new BrokenColumn(name, unknownValue);
+  }
   const {
     outcomeText: text,
     outcomeMediaType: mediaType,
@@ -320,6 +327,8 @@ function callOf(record: InferSelectModel<typeof calls>): Call {
 }
 
 export type CallReader = Reader<typeof calls, Call>;
+
+const unknownValue = new TypeError("a value that this release does not know");
 
 /** Several calls, of which one that cannot be read keeps no other from being seen. */
 export function callReader(onBrokenRow: OnBrokenRow): CallReader {

@@ -2,14 +2,14 @@
 import { getTableName } from "drizzle-orm";
 import type { CallState } from "@toolyard/core/calls/call";
 import type { FlowRunRepo, FlowRunWrite, FlowSignal, FlowStep, FlowStepWrite } from "@toolyard/core/ports/flow-runs";
-import type { Shards, Statement, StatementResult } from "../database.ts";
+import type { Shards, Statement } from "../database.ts";
 import { flowSignals } from "../schema/flow-signals.ts";
 import { flowSteps } from "../schema/flow-steps.ts";
-import { decodeRow } from "../sql.ts";
 import { parkStatement, wakeCall } from "./calls-lease.ts";
-import { endOfNewRow, endStatements, insertCallOfRun, newRowArgs, toCall } from "./calls-rows.ts";
+import { callReader, endOfNewRow, endStatements, insertCallOfRun, newRowArgs } from "./calls-rows.ts";
 import { recordStatements } from "./calls-settle.ts";
 import { now } from "./fragments.ts";
+import { readFirst, readWhole, type OnBrokenRow, type Reader } from "./rows.ts";
 
 const steps = getTableName(flowSteps);
 const signals = getTableName(flowSignals);
@@ -69,7 +69,22 @@ const readRepeat = "SELECT repeat FROM calls WHERE tenant = ?1 AND id = ?2";
 const readLastDecided = `SELECT id FROM calls WHERE tenant = ?1 AND parent_id = ?2 AND approval IS NOT NULL
   ORDER BY approval ->> '$.at' DESC LIMIT 1`;
 
-export function createFlowRunRepo(shards: Shards): FlowRunRepo {
+export function createFlowRunRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRunRepo {
+  const ofCalls = callReader(onBrokenRow);
+  const ofSteps: Reader<typeof flowSteps, FlowStep> = {
+    table: flowSteps,
+    tableName: getTableName(flowSteps),
+    key: flowSteps.path,
+    onBrokenRow,
+    toRecord: ({ tenant: _tenant, run: _run, ...step }) => step,
+  };
+  const ofSignals: Reader<typeof flowSignals, FlowSignal> = {
+    table: flowSignals,
+    tableName: getTableName(flowSignals),
+    key: flowSignals.token,
+    onBrokenRow,
+    toRecord: ({ tenant: _tenant, run: _run, createdAt: _createdAt, ...signal }) => signal,
+  };
   return {
     load: async (tenant, run) => {
       const args = [tenant, run];
@@ -77,14 +92,14 @@ export function createFlowRunRepo(shards: Shards): FlowRunRepo {
         [readRun, readSteps, readOpenCalls, readSignals].map((sql) => ({ sql, args })),
         { readonly: true },
       );
-      const row = found?.rows[0];
-      if (row === undefined) return undefined;
+      const call = readFirst(ofCalls, found);
+      if (call === undefined) return undefined;
       return {
-        call: toCall(row),
-        wakes: Number(row["woken"]),
-        steps: toSteps(stepRows),
-        calls: (callRows?.rows ?? []).map(toCall),
-        signals: (signalRows?.rows ?? []).map(toSignal),
+        call,
+        wakes: Number(found?.rows[0]?.["woken"]),
+        steps: readWhole(ofSteps, stepRows),
+        calls: readWhole(ofCalls, callRows),
+        signals: readWhole(ofSignals, signalRows),
       };
     },
 
@@ -118,8 +133,8 @@ export function createFlowRunRepo(shards: Shards): FlowRunRepo {
         ],
         { readonly: true },
       );
-      const row = found?.rows[0];
-      return row === undefined ? undefined : { call: toCall(row), steps: toSteps(stepRows) };
+      const call = readFirst(ofCalls, found);
+      return call === undefined ? undefined : { call, steps: readWhole(ofSteps, stepRows) };
     },
 
     signal: async (tenant, run, { token, name, payload }) => {
@@ -133,8 +148,8 @@ export function createFlowRunRepo(shards: Shards): FlowRunRepo {
         { repeatable: true },
       );
       if ((kept?.rows.length ?? 0) > 0) return "kept";
-      const row = known?.rows[0];
-      if (row !== undefined) return toSignal(row);
+      const before = readFirst(ofSignals, known);
+      if (before !== undefined) return before;
       return found?.rows[0]?.["repeat"] === "resume" ? "ended" : "unknown_run";
     },
 
@@ -203,16 +218,4 @@ function stepArgs(written: readonly FlowStepWrite[]): string {
 
 function jsonText(value: unknown): string | null {
   return value === null ? null : JSON.stringify(value);
-}
-
-function toSteps(result: StatementResult | undefined): readonly FlowStep[] {
-  return (result?.rows ?? []).map((row) => {
-    const { tenant: _tenant, run: _run, ...step } = decodeRow(flowSteps, row);
-    return step;
-  });
-}
-
-function toSignal(row: StatementResult["rows"][number]): FlowSignal {
-  const { tenant: _tenant, run: _run, createdAt: _createdAt, ...signal } = decodeRow(flowSignals, row);
-  return signal;
 }

@@ -52,7 +52,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined, cap
     vcpCallbacks: late(async () => (await import("./vcp-callbacks.ts")).createVcpCallbackRepo(shards)),
     vcpStaticValues: late(async () => (await import("./vcp-static-values.ts")).createVcpStaticValueRepo(shards)),
     variables: late(async () => (await import("./variables.ts")).createVariableRepo(shards, onBrokenRow)),
-    flowRuns: late(async () => (await import("./flow-runs.ts")).createFlowRunRepo(shards)),
+    flowRuns: late(async () => (await import("./flow-runs.ts")).createFlowRunRepo(shards, onBrokenRow)),
     schedules: late(async () => (await import("./schedules.ts")).createScheduleRepo(shards, onBrokenRow)),
     groupChats: late(async () => (await import("./group-chats.ts")).createGroupChatRepo(shards, onBrokenRow)),
     knowledgeSearch: late(async () =>

@@ -45,7 +45,18 @@ export function readFirst<T extends SQLiteTable, R>(
   result: StatementResult | undefined,
 ): R | undefined {
   const row = result?.rows[0];
-  if (row === undefined) return undefined;
+  return row === undefined ? undefined : readRow(reader, row);
+}
+
+/** Rows that are one thing together, which without one of them would be another. @throws GatewayError, likewise */
+export function readWhole<T extends SQLiteTable, R>(
+  reader: Reader<T, R>,
+  result: StatementResult | undefined,
+): readonly R[] {
+  return (result?.rows ?? []).map((row) => readRow(reader, row));
+}
+
+function readRow<T extends SQLiteTable, R>(reader: Reader<T, R>, row: Row): R {
   try {
     return reader.toRecord(decodeRow(reader.table, row), row);
   } catch (error) {
