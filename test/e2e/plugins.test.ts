@@ -150,8 +150,8 @@ describe(`a plugin ${verifies("BLIND-1", "BLIND-4")}`, () => {
       expect.objectContaining({
         message: "a stored row cannot be read",
         fields: expect.objectContaining({
-          row: `${id.slice(4)} '${name}'`,
-          error: expect.stringContaining("'auth_config.mapping.0.location' is not valid"),
+          row: `${id} '${name}'`,
+          error: expect.stringContaining("'execution_config.auth_config.mapping.0.location' is not valid"),
         }),
       }),
     );
