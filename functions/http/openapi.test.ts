@@ -68,6 +68,9 @@ const routes = {
 
 const document = toOpenApi(routes, { version: "1.2.3", url: "http://127.0.0.1:8787" });
 
+const clientsOwn =
+  /^(?:Configuration|Error|Exception|Api(?:Client|Exception|Response)|Client|Request|Response|New[A-Z].*)$/;
+
 /** Every `$ref` of a document. */
 function references(value: unknown): string[] {
   if (Array.isArray(value)) return value.flatMap(references);
@@ -282,13 +285,14 @@ describe("the OpenAPI document", () => {
     expect(renderDocs(whole)).toContain("object: ");
   });
 
-  test("says of a default all that it comes to", () => {
-    const limits = z.strictObject({ rounds: z.int().default(8), note: z.string().optional() }).prefault({});
-    const whole = answering({ 204: { description: "" } }, { body: z.strictObject({ limits, name: z.string() }) });
-    expect(whole.paths["/x"]?.["post"]?.requestBody?.content["application/json"]?.schema).toMatchObject({
-      properties: { limits: { type: "object", default: { rounds: 8 } } },
-      required: ["name"],
-    });
+  test("says the defaults of fields, and none of an object as a whole", () => {
+    const limits = z.strictObject({ rounds: z.int().default(8) }).prefault({});
+    const schema = z.strictObject({ limits, names: z.record(z.string(), z.string()).default({}) });
+    const whole = answering({ 204: { description: "" } }, { body: schema });
+    const told = whole.paths["/x"]?.["post"]?.requestBody?.content["application/json"]?.schema;
+    expect(told).toMatchObject({ properties: { limits: { properties: { rounds: { default: 8 } } } } });
+    expect(told).not.toHaveProperty("required");
+    expect(JSON.stringify(told)).not.toContain('"default":{');
   });
 
   test("leaves times to their format", () => {
@@ -335,6 +339,8 @@ describe("the OpenAPI document", () => {
     expect(names).toEqual(expect.arrayContaining(["Agent", "AgentList", "Call", "Plugin", "RunWithSteps"]));
     // Two forms under one name are told apart by numbers, which change with the order of the routes: `id` names the second.
     expect(names.filter((name) => !/^[A-Z][A-Za-z]*$/.test(name))).toEqual([]);
+    // What is called as a part of the client itself, or as Go calls what makes one, takes its place.
+    expect(names).not.toEqual(expect.arrayContaining([expect.stringMatching(clientsOwn)]));
   });
 
   test(`of the whole gateway says what an answer of a chat holds ${verifies("CHAT-1")}`, () => {

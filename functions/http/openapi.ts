@@ -82,7 +82,7 @@ const errorSchema = z
       .optional()
       .meta({ description: "What a chat had answered and done before it ended, in the form of a whole answer." }),
   })
-  .meta({ id: "Error", description: "The one error body." });
+  .meta({ id: "ErrorBody", description: "The one error body." });
 
 export function toOpenApi(routes: Readonly<Record<string, RouteModule>>, info: OpenApiInfo): OpenApiDocument {
   const schemas = new SchemaCollector();
@@ -365,23 +365,17 @@ function isAnyJson(schema: JsonValue, reference: string): boolean {
 }
 
 /** For `z.toJSONSchema`: the same in words that more generators of clients know. */
-function spell(converted: {
-  readonly zodSchema: z.core.$ZodTypes;
-  readonly jsonSchema: z.core.JSONSchema.BaseSchema;
-}): void {
+function spell(converted: { readonly jsonSchema: z.core.JSONSchema.BaseSchema }): void {
   resolveDescription(converted, spell);
-  const { zodSchema, jsonSchema: schema } = converted;
+  const { jsonSchema: schema } = converted;
   // Every name of a property is a string.
   if (JSON.stringify(schema.propertyNames) === '{"type":"string"}') delete schema.propertyNames;
   if (schema.pattern !== undefined) {
     if (isTime(schema.format)) delete schema.pattern;
     else schema.pattern = toPortablePattern(schema.pattern);
   }
-  // What it comes to, not what is read in its place: many write a default down as a value of the type.
-  if (zodSchema._zod.def.type === "prefault") {
-    const whole = z.safeParse(zodSchema, undefined);
-    if (whole.success) schema.default = whole.data;
-  }
+  // Its fields say their own, and generators write one of an object down as no language has it.
+  if (isJsonObject(schema.default)) delete schema.default;
   const { prefixItems, items } = schema;
   if (prefixItems === undefined || items !== false) return;
   const [first] = prefixItems;

@@ -95,7 +95,9 @@ export const createApiKey = defineRoute({
   responses: {
     201: {
       description: "The key",
-      schema: apiKeySchema.extend({ key: z.string().meta({ description: "Shown once." }) }).meta({ id: "NewApiKey" }),
+      schema: apiKeySchema
+        .extend({ key: z.string().meta({ description: "Shown once." }) })
+        .meta({ id: "CreatedApiKey" }),
     },
   },
   isolation: { kind: "nothing-owned", reason: "Makes a key of the caller's own tenant." },

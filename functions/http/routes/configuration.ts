@@ -46,7 +46,7 @@ const documentSchema = z
       .meta({ description: "Secrets that stand in it as they are, where there are any." }),
     ...kindFields,
   })
-  .meta({ id: "Configuration" });
+  .meta({ id: "TenantConfiguration" });
 
 /** Of a document that is sent, what says what it is may be left out; credentials and warnings are found out anew. */
 const givenSchema = z

@@ -33,7 +33,7 @@ const newHookSchema = z
     url: z.string().meta({ description: "Shown this once. Whoever has it can start runs, where `signed` is false." }),
     secret: z.string().optional().meta({ description: "Shown this once; for signing.", example: "whsec_MfKQ9r8GKYqr" }),
   })
-  .meta({ id: "NewFlowHook" });
+  .meta({ id: "CreatedFlowHook" });
 
 function viewHook(hook: FlowHook): z.output<typeof hookSchema> {
   return {

@@ -100,7 +100,7 @@ export const createConnection = defineRoute({
   responses: {
     201: {
       description: "The connection, and the link to follow",
-      schema: connectionSchema.extend({ connect_url: z.url() }).meta({ id: "NewConnection" }),
+      schema: connectionSchema.extend({ connect_url: z.url() }).meta({ id: "CreatedConnection" }),
     },
   },
   isolation: { kind: "nothing-owned", reason: "Tools are found among those of the caller's own tenant." },

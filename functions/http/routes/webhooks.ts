@@ -54,7 +54,7 @@ const webhookWithSecretSchema = z
     ...webhookFields,
     secret: z.string().meta({ description: "Shown this once.", example: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" }),
   })
-  .meta({ id: "NewWebhook" });
+  .meta({ id: "CreatedWebhook" });
 
 const deliverySchema = z.strictObject({
   id: z.string().meta({ description: "The header `webhook-id`, the same with each attempt." }),
