@@ -81,7 +81,7 @@ const chatCompletionSchema = () =>
     .meta({ description: "OpenAI's chat.completion; `tool_execution` where the gateway ran tools." });
 
 /** What some models that make pictures answer with in place of a completion. */
-const candidatesSchema = () => z.array(z.looseObject({}));
+const candidatesSchema = () => z.array(z.unknown());
 
 const chunkSchema = () =>
   z

@@ -245,7 +245,7 @@ export const deleteKnowledgeBase = defineRoute({
   responses: {
     200: {
       description: "It is gone",
-      schema: z.strictObject({ id: z.string(), deleted: z.literal(true), documents: z.int() }),
+      schema: z.strictObject({ id: z.string(), deleted: z.boolean(), documents: z.int() }),
     },
   },
   isolation: { kind: "object", arrange: arrangedBase },
@@ -417,7 +417,7 @@ export const deleteKnowledgeDocument = defineRoute({
   responses: {
     200: {
       description: "It is gone",
-      schema: z.strictObject({ id: z.string(), deleted: z.literal(true) }),
+      schema: z.strictObject({ id: z.string(), deleted: z.boolean() }),
     },
   },
   isolation: { kind: "object", arrange: arrangedDocument },
