@@ -4,7 +4,7 @@
  */
 import { parseContentType } from "../blind/charset.ts";
 import { decodeReply, leave } from "../blind/reply.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import { Correlator } from "./correlator.ts";
 import { EventStream } from "./event-stream.ts";
@@ -25,6 +25,8 @@ export class HttpSse implements McpTransport {
   readonly #end: AbortController;
   readonly #correlator: Correlator;
   #revision: string | undefined;
+  /** Its stream may stay nevertheless: at another server behind the same address, or where nobody ended it. */
+  #isForgotten = false;
 
   private constructor(
     peer: HttpPeer,
@@ -82,7 +84,7 @@ export class HttpSse implements McpTransport {
   }
 
   isAlive(): boolean {
-    return !this.#correlator.isOver;
+    return !this.#isForgotten && !this.#correlator.isOver;
   }
 
   async close(): Promise<void> {
@@ -121,8 +123,27 @@ export class HttpSse implements McpTransport {
     );
     if (response.status >= 200 && response.status < 300) return leave(response.body);
     const redact = (text: string): string => options.context.redactor.redact(text);
-    await decodeReply(response, { maxBytes: smallBytes, toolName: this.#peer.name, redact });
+    try {
+      await decodeReply(response, { maxBytes: smallBytes, toolName: this.#peer.name, redact });
+    } catch (error) {
+      if (!isAboutConnection(response.status, error)) throw error;
+      this.#isForgotten = true;
+      throw toForgotten(this.#peer.name);
+    }
   }
+}
+
+/** The address is one of this connection, so 404 is about it; 400 where the server says so in words. */
+function isAboutConnection(status: number, error: unknown): boolean {
+  return status === 404 || (status === 400 && /session|transport/i.test(toGatewayError(error).message));
+}
+
+/** The message was not taken, so it may be sent over another connection. */
+function toForgotten(name: string): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_unreachable", `'${name}' does not know this connection any more; another is begun.`),
+    "not_sent",
+  );
 }
 
 interface Opened {
