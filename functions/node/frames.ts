@@ -127,6 +127,9 @@ const framesParam = "frame";
 const gatewayIsOlder = `The gateway does not know what this node's program (version ${version}) says: it is of another release, most likely an older one. Upgrade the gateway, or run the node of the gateway's release.`;
 const gatewayIsNewer = `The gateway gave an answer that this node's program (version ${version}) does not understand: it is of another release, most likely a newer one. Upgrade the node to the gateway's release.`;
 
+/** Of a call that this node declines. */
+export const nodeIsOlder = `this node's program (version ${version}) does not understand what the gateway wants of it, which is of another release; upgrade the node to the gateway's`;
+
 /** @throws AnsweredError where the answer is an error, or none that this node understands */
 function reader<T>(schema: z.ZodType<T>): (answer: JsonObject) => T {
   return (answer) => {

@@ -7,7 +7,7 @@ import type { Executed } from "./execute.ts";
 import { McpServers } from "./mcp-servers.ts";
 
 /** One call of a held server that does `onCall` with it; `say` sends a message, `answer` the call's. */
-async function callHeld(onCall: string): Promise<Executed> {
+async function callHeld(onCall: string, change: JsonObject = {}): Promise<Executed> {
   const program = `
     import { createInterface } from "node:readline";
     const write = (text) => process.stdout.write(text + "\\n");
@@ -50,6 +50,7 @@ async function callHeld(onCall: string): Promise<Executed> {
     request: { method: "tools/call", params: { name: "t", arguments: {}, _meta: { progressToken: "p" } } },
     timeout_ms: 10_000,
     max_bytes: 1_000_000,
+    ...change,
   };
   return servers.execute(held, {
     run: "r1",
@@ -61,6 +62,13 @@ async function callHeld(onCall: string): Promise<Executed> {
 }
 
 const textOf = ({ output }: Executed): unknown => (parseJson(output) as JsonObject)["result"];
+
+test("what a gateway of another release wants of it is declined, and which side to upgrade is said", async () => {
+  expect(await callHeld("", { priority: "high" })).toMatchObject({
+    status: "declined",
+    message: expect.stringMatching(/another release; upgrade the node/),
+  });
+});
 
 test(`a form that is no schema is declined, and the server lives on ${verifies("MCP-1")}`, async () => {
   const executed = await callHeld(`

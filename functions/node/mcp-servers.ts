@@ -14,13 +14,14 @@ import {
   type RpcNotice,
   type RpcResponse,
 } from "@toolyard/core/mcp/json-rpc";
-import { mcpRunSchema, type HeldServer, type McpRun } from "@toolyard/core/mcp/node-messages";
+import { mcpRunSchema, tenantsOwn, type HeldServer, type McpRun } from "@toolyard/core/mcp/node-messages";
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import { mcpAnswerType } from "@toolyard/core/nodes/node";
 import type { Log } from "@toolyard/core/ports/log";
 import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/held-process";
 import type { McpProgram } from "./config.ts";
 import type { Executed, Execution } from "./execute.ts";
+import { nodeIsOlder } from "./frames.ts";
 
 export interface McpServersOptions {
   readonly directory: string;
@@ -54,7 +55,7 @@ export class McpServers {
 
   async execute(program: McpProgram, { arguments: args, ...execution }: Execution): Promise<Executed> {
     const parsed = mcpRunSchema.safeParse(args);
-    if (!parsed.success) return ended("declined", "this node does not understand what the gateway wants of it");
+    if (!parsed.success) return ended("declined", nodeIsOlder);
     const { server } = parsed.data;
     const refused = Object.keys(server.environment).find((name) => !program.variables.includes(name));
     if (refused !== undefined) return ended("declined", `it may not be given the variable '${refused}' ('variables')`);
@@ -113,7 +114,7 @@ class Held {
   readonly #options: McpServersOptions;
   readonly #process: HeldProcess;
   #life: Life | undefined;
-  #lives = 0;
+  #hasLived = false;
   #inHand = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -172,9 +173,10 @@ class Held {
       if (method === "notifications/tools/list_changed") this.#options.onToolsChanged(this.server.service);
     });
     this.#life = { correlator, greeting: undefined, nextId: 1, isSubscribed: false };
-    this.#lives += 1;
-    // Another run of the program need not be the same as the one before.
-    if (this.#lives > 1) this.#options.onToolsChanged(this.server.service);
+    // Another run of the program need not be the same as the one before, which may have been held by another node
+    // process; a user's own says nothing of what all are shown.
+    if (this.#hasLived || this.server.owner === tenantsOwn) this.#options.onToolsChanged(this.server.service);
+    this.#hasLived = true;
   }
 
   async #askIn(

@@ -15,6 +15,7 @@ import type { Fault, HeldQuestion, Told } from "@toolyard/core/vcp/modules/wire"
 import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/held-process";
 import { ownDirectory } from "@toolyard/platform/local/own-directories";
 import type { Executed, Execution } from "./execute.ts";
+import { nodeIsOlder } from "./frames.ts";
 import type { ModuleDesk, OpenedModule } from "./module-desk.ts";
 import { layModule, type ModulePlace } from "./module-files.ts";
 
@@ -66,7 +67,7 @@ export class VcpModules {
 
   async execute({ arguments: args, signal }: Pick<Execution, "arguments" | "signal">): Promise<Executed> {
     const parsed = moduleRunSchema.safeParse(args);
-    if (!parsed.success) return ended("declined", "this node does not understand what the gateway wants of it");
+    if (!parsed.success) return ended("declined", nodeIsOlder);
     const { plugin, fingerprint } = parsed.data;
     if (this.#known.get(plugin)?.fingerprint !== fingerprint) await this.refresh();
     const held = await this.#known.get(plugin)?.held;

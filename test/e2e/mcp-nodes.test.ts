@@ -174,6 +174,20 @@ describe(`a server that is held ${verifies("MCP-1", "MCP-2", "MCP-3")}`, () => {
   });
 });
 
+test(`another release of a held server, which its node begins to run, has its tools looked at with the first call ${verifies("MCP-2")}`, async () => {
+  const before = await start();
+  const { id } = await addService();
+  await said();
+  await before.stop();
+  const [[name, program] = ["", ""]] = Object.entries(mcpProgramFiles);
+  const files = {
+    [name]: program.replace("const tools = [{", 'const tools = [{ name: "more", inputSchema: { type: "object" } }, {'),
+  };
+  await startNode({ url: gateway.url, key: nodeKey, tools: [], files, mcpServers: { memory: heldServer(note) } });
+  await said();
+  await expect.poll(() => toolNames(id), { timeout: 5_000 }).toEqual(["count", "more"]);
+});
+
 describe(`whose it is ${verifies("MCP-5")}`, () => {
   test("tenants, and users with values of their own, have processes of their own", async () => {
     await start();

@@ -11,6 +11,9 @@ import { toTooDeep } from "./transport.ts";
 
 const jsonObject = z.custom<JsonObject>(isJsonObject, "must be a JSON object");
 
+/** Owner of the process that all callers share who have no credentials of their own. */
+export const tenantsOwn = "tenant";
+
 const heldServerSchema = z.strictObject({
   /** `svc_…` of the tool service. */
   service: z.string().min(1).max(64),

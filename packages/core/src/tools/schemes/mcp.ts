@@ -18,7 +18,7 @@ import { HttpPeer } from "../../mcp/http-peer.ts";
 import { toToolReply } from "../../mcp/call-result.ts";
 import { mirror, mirroredArguments } from "../../mcp/mirrored-headers.ts";
 import type { McpSession, ToolCallRequest } from "../../mcp/session.ts";
-import type { HeldServer } from "../../mcp/node-messages.ts";
+import { tenantsOwn, type HeldServer } from "../../mcp/node-messages.ts";
 import type { NodeProgram } from "../../mcp/stdio-node.ts";
 import type { StdioProgram } from "../../mcp/stdio-once.ts";
 import { nodeNameSchema, type NodeTool } from "../../nodes/node.ts";
@@ -582,7 +582,7 @@ function identityOf(record: ToolService, node: string, context: CallContext): Pi
   }
   const isUsers = origins.some((origin) => origin?.level === "user");
   // User ids may be of any length and are nobody else's business.
-  const owner = isUsers ? hashOf(`user ${context.caller.userId ?? ""}`) : "tenant";
+  const owner = isUsers ? hashOf(`user ${context.caller.userId ?? ""}`) : tenantsOwn;
   return { owner, generation: hashOf(canonicalJson(credentialVersions(record, context))) };
 }
 
