@@ -113,6 +113,21 @@ describe(`streams ${verifies("MCP-1", "MCP-4")}`, () => {
     expect(resumed?.headers["mcp-session-id"]).toBe(stub.calls[0]?.sessionId);
   });
 
+  test.each<[string, (response: ServerResponse) => { readonly status: number } | undefined]>([
+    ["refuses for the moment", () => ({ status: 503 })],
+    ["hangs up", (response) => void response.destroy()],
+  ])("one that breaks is taken up again although the server, which begins anew, %s at first", async (_how, refuse) => {
+    stub.onCall = (call) => brokenStream(stub, call, textResult("after the break"));
+    let tries = 0;
+    stub.http.answer = ((answer) => (request, response) => {
+      if (request.headers["last-event-id"] === undefined || (tries += 1) > 2) return answer(request, response);
+      return refuse(response);
+    })(stub.http.answer);
+    await addService();
+    expect(await content("mcp://crm/echo")).toBe("after the break");
+    expect([stub.calls.length, tries]).toEqual([1, 3]);
+  });
+
   test("one that breaks and cannot be taken up leaves the fate of a write open", async () => {
     stub.onCall = (call) => {
       const broken = brokenStream(stub, call, textResult("never"));

@@ -5,7 +5,7 @@
 import { parseContentType } from "../blind/charset.ts";
 import { decodeReply, leave } from "../blind/reply.ts";
 import { SseEventTooLarge } from "../chat/providers/sse-frames.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { deliveryOf, withDelivery } from "../errors/delivery.ts";
@@ -41,9 +41,11 @@ const json = ["content-type", "application/json"] as const;
 
 /** Times that a broken stream is taken up again. */
 const mostResumptions = 5;
-/** Wait before that where the server does not say; and the longest that it may say. */
+/** Wait before that where the server does not say, twice as long while it is away; and the longest. */
 const resumeAfterMs = 200;
 const longestResumeMs = 10_000;
+/** Of a server that begins anew, or of what stands before it meanwhile. */
+const awayStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 /** Milliseconds for what is sent beside calls: cancellations, answers to pings, the end of a session. */
 const besideMs = 2_000;
 
@@ -182,17 +184,22 @@ export class StreamableHttp implements McpTransport {
 
   async #follow(request: RpcRequest, first: EgressResponse, options: ExchangeOptions): Promise<RpcResponse> {
     const answers = this.#answersFor(options);
-    let stream = new EventStream(first, options.maxBytes);
+    let stream: EventStream | undefined = new EventStream(first, options.maxBytes);
     let lastEventId = "";
+    let pauseMs = resumeAfterMs;
+    let cause: unknown;
     for (let resumed = 0; ; resumed += 1) {
-      const end = await this.#readAnswer(request.id, stream, { ...options, answers });
-      if (end.answer !== undefined) return end.answer;
-      lastEventId = stream.lastEventId === "" ? lastEventId : stream.lastEventId;
+      if (stream !== undefined) {
+        const end = await this.#readAnswer(request.id, stream, { ...options, answers });
+        if (end.answer !== undefined) return end.answer;
+        lastEventId = stream.lastEventId === "" ? lastEventId : stream.lastEventId;
+        pauseMs = Math.min(stream.retryMs ?? resumeAfterMs, longestResumeMs);
+        cause = end.error;
+      } else pauseMs = Math.min(pauseMs * 2, longestResumeMs);
       const mayResume = lastEventId !== "" && this.#revision !== statelessRevision && resumed < mostResumptions;
-      if (!mayResume || options.signal.aborted)
-        throw end.error instanceof Error ? end.error : toCutOff(this.#peer.name);
-      await pause(Math.min(stream.retryMs ?? resumeAfterMs, longestResumeMs), options.signal);
-      stream = await this.#resume(lastEventId, options, end.error);
+      if (!mayResume || options.signal.aborted) throw cause instanceof Error ? cause : toCutOff(this.#peer.name);
+      await pause(pauseMs, options.signal);
+      stream = await this.#resume(lastEventId, options, cause);
     }
   }
 
@@ -219,13 +226,20 @@ export class StreamableHttp implements McpTransport {
     }
   }
 
-  async #resume(lastEventId: string, options: ExchangeOptions, cause: unknown): Promise<EventStream> {
+  /** Undefined: the server is away for the moment, as one is that begins anew. */
+  async #resume(lastEventId: string, options: ExchangeOptions, cause: unknown): Promise<EventStream | undefined> {
     // The request itself has been sent; this is not it.
     const quiet = { ...options, onSent: undefined };
     const message: HttpMessage = { method: "GET", headers: this.#streamHeaders(lastEventId) };
     const response = await this.#peer.send(message, quiet).catch((error: unknown) => {
+      if (toGatewayError(error).code === "tool_unreachable") return undefined;
       throw error instanceof Error ? withDelivery(error, "uncertain") : error;
     });
+    if (response === undefined) return undefined;
+    if (awayStatuses.has(response.status)) {
+      await leave(response.body);
+      return undefined;
+    }
     if (response.status === 200 && typeOf(response) === "text/event-stream") {
       return new EventStream(response, options.maxBytes);
     }
