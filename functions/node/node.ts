@@ -536,8 +536,8 @@ export class Node {
         if (cancelled.includes(id) || (state === "in_hand" && !known.includes(id))) this.#cancel(id);
       }
     } catch (thrown) {
-      // A link that is away says so itself.
-      if (!(thrown instanceof AnsweredError)) return;
+      // A link that is away says so itself, and what passes is said again with the next beat.
+      if (!(thrown instanceof AnsweredError) || thrown.isPassing) return;
       this.#options.log.log("warn", "the gateway was not told what this node has in hand", { reason: thrown.message });
     }
   }
