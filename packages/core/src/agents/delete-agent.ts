@@ -2,9 +2,11 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { ifReadable } from "../errors/unreadable.ts";
+import type { Repos } from "../ports/repos.ts";
 import { findReferencesTo, referencedError } from "../services/references.ts";
 import { formatToolUri } from "../tools/uri.ts";
-import { agentToolName } from "./agent.ts";
+import { agentToolName, type AgentRecord } from "./agent.ts";
 
 /** @throws GatewayError `not_found`; `service_referenced` with the referrers */
 export async function deleteAgent(
@@ -12,9 +14,9 @@ export async function deleteAgent(
   context: CallContext,
   { id, force }: { readonly id: string; readonly force: boolean },
 ): Promise<void> {
-  const agent = await repos.agents.get(context.tenant, id);
-  if (agent === undefined) throw noSuchAgent(id);
-  if (!force) {
+  // One that cannot be read is nobody's to call, and can be deleted all the same.
+  const agent = await ifReadable(requireAgent(repos, context.tenant, id));
+  if (!force && agent !== undefined) {
     const uri = formatToolUri("agent", agent.name);
     const name = agentToolName(agent);
     const address = { uri, namePrefix: `${name}__`, toolNames: new Set([name]) };
@@ -23,6 +25,12 @@ export async function deleteAgent(
     if (others.length > 0) throw referencedError(uri, others);
   }
   if (!(await repos.agents.delete(context.tenant, id))) throw noSuchAgent(id);
+}
+
+async function requireAgent({ agents }: Pick<Repos, "agents">, tenant: string, id: string): Promise<AgentRecord> {
+  const agent = await agents.get(tenant, id);
+  if (agent === undefined) throw noSuchAgent(id);
+  return agent;
 }
 
 function noSuchAgent(id: string): GatewayError {

@@ -7,6 +7,7 @@ import { sealCredential } from "../blind/credential-resolver.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { ifReadable } from "../errors/unreadable.ts";
 import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
@@ -165,21 +166,22 @@ export interface Deletion {
 
 /** @throws GatewayError `not_found`; `service_referenced` with the referrers */
 export async function deleteService(deps: ServiceDeps, context: CallContext, { id, force }: Deletion): Promise<void> {
-  const record = await requireService(deps, context.tenant, id);
-  if (!force) {
+  // One that cannot be read is in no configuration, and can be deleted all the same.
+  const record = await ifReadable(requireService(deps, context.tenant, id));
+  if (!force && record !== undefined) {
     const references = await findReferences(deps, context, record);
     if (references.length > 0) throw referencedError(`${record.scheme}://${record.serviceId}`, references);
   }
   if (!(await deps.repos.services.delete(context.tenant, id))) throw noSuchService(id);
-  await forgetSecrets(deps, context, ownSecrets(record));
-  deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+  await forgetSecrets(deps, context, record === undefined ? secretsNamedAfter(id, context) : ownSecrets(record));
+  for (const runtime of serviceRuntimes(deps.adapters)) runtime.retire(context.tenant, { id });
   await tellHolder(deps, context, record);
   await announceChange(deps, context.tenant);
 }
 
 /** What is held on a node for a service that was changed ends there. */
-async function tellHolder(deps: ServiceDeps, { tenant }: CallContext, { config }: ToolService): Promise<void> {
-  if (typeof config["node"] === "string") await haveNodesLook(deps, tenant);
+async function tellHolder(deps: ServiceDeps, { tenant }: CallContext, record: ToolService | undefined): Promise<void> {
+  if (record === undefined || typeof record.config["node"] === "string") await haveNodesLook(deps, tenant);
 }
 
 /** @throws GatewayError `not_found` */
@@ -373,6 +375,10 @@ async function withSecrets<T>(
 /** Credentials that were made of literals of this service. */
 function ownSecrets({ id, config }: ToolService): readonly string[] {
   return credentialsIn(config).filter((name) => name.startsWith(`${id}.`));
+}
+
+function secretsNamedAfter(id: string, { config }: CallContext): readonly string[] {
+  return config.credentials.map(({ name }) => name).filter((name) => name.startsWith(`${id}.`));
 }
 
 async function forgetSecrets({ repos }: ServiceDeps, { tenant }: CallContext, names: readonly string[]): Promise<void> {
