@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { listedProblems } from "@toolyard/core/errors/schema-problems";
+import { listedProblems, toToldName } from "@toolyard/core/errors/schema-problems";
 import {
   deepestJson,
   isJsonObject,
@@ -98,7 +98,7 @@ export function parseJsonBody(
 /** @throws GatewayError `invalid_request` naming the second of two equal names */
 function refuseRepeats(text: string): void {
   const told = repeatedNames(text).map((path) => ({
-    param: path.join("."),
+    param: path.map(toToldName).join("."),
     message: "stands twice in its object",
   }));
   const [first] = told;

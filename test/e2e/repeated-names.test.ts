@@ -63,6 +63,13 @@ describe(`a name that stands twice in an object ${verifies("CFG-1", "CFG-3")}`, 
     expect(json.error).toMatchObject({ param: "rounds" });
   });
 
+  test("below a long name is told with the name's beginning, so that the answer is not many times the request", async () => {
+    const within = Array.from({ length: 200 }, () => '"a":1').join(",");
+    const answer = await sendText("post", "/v1/flows/validate", `{"${"n".repeat(100_000)}":{${within}}}`);
+    expect([answer.status, answer.json.error]).toMatchObject([400, { param: `${"n".repeat(200)}….a` }]);
+    expect(JSON.stringify(answer.json).length).toBeLessThan(10_000);
+  });
+
   test("in two objects, or in texts, is none", async () => {
     const said = { agents: [{ name: "a", instructions: '{"name":1,"name":2}' }, { name: "b" }] };
     expect(await apply(client, said)).toMatchObject({ complete: true });

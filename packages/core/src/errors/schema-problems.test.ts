@@ -83,3 +83,11 @@ test("of many fields that there are some are told", () => {
   const { error } = z.strictObject(many).safeParse({ "something else": 1 });
   expect(schemaProblem({ issues: error?.issues ?? [] }).says).toMatch(/known: f0, .*, f19 and 10 more$/);
 });
+
+test("a name is told by its beginning where it is long, however many problems stand below it", () => {
+  const long = "n".repeat(10_000);
+  const named = z.record(z.string(), z.strictObject({ a: z.string() }));
+  const told = said({ [long]: { b: 1 } }, named);
+  expect(Object.keys(told)).toEqual([`${long.slice(0, 200)}….b`, `${long.slice(0, 200)}….a`]);
+  expect(Object.keys(said({ [long]: 1 }))).toEqual([`${long.slice(0, 200)}…`]);
+});

@@ -8,7 +8,7 @@ import { nearestName } from "../nearest-name.ts";
 import { GatewayError, type ErrorDetails } from "./gateway-error.ts";
 
 export interface SchemaProblem {
-  /** Names and indexes; empty: the value as a whole. */
+  /** Names, of long ones the beginning, and indexes; empty: the value as a whole. */
   readonly path: readonly (string | number)[];
   /** `unknown`: there is no such field. */
   readonly kind: "unknown" | "wrong";
@@ -28,6 +28,8 @@ const mostHints = 10;
 const mostKnown = 20;
 /** Told of one value, the first in the message as well. */
 const mostTold = 10;
+/** Who sends a name chooses its length, and it is told again with each problem below it. */
+const longestName = 200;
 
 /**
  * The fields of the object that refused some. An issue does not have them, the schema that raised it is not told with
@@ -53,6 +55,11 @@ export function schemaProblems({ issues }: Pick<z.core.$ZodError, "issues">): re
     ...unknown.slice(mostHints),
     ...found.filter(({ kind }) => kind === "wrong"),
   ];
+}
+
+/** Enough of it to be known by. */
+export function toToldName(name: string): string {
+  return name.length > longestName ? `${name.slice(0, longestName)}…` : name;
 }
 
 /** A problem in the spelling of its surface. */
@@ -111,12 +118,12 @@ function withHint({ known, ...problem }: FoundProblem): SchemaProblem {
 }
 
 function problemsOf(issue: Issue): readonly FoundProblem[] {
-  const path = issue.path.map((part) => (typeof part === "number" ? part : String(part)));
+  const path = issue.path.map((part) => (typeof part === "number" ? part : toToldName(String(part))));
   const below = (inner: Issue): readonly FoundProblem[] => problemsOf({ ...inner, path: [...path, ...inner.path] });
   if (issue.code === "unrecognized_keys") {
     const known = knownFields.get(issue.keys);
     const says = isOfLibrary(issue.message) ? "is not a known field" : withoutLead(issue.message);
-    return issue.keys.map((key) => ({ path: [...path, key], kind: "unknown", says, known }));
+    return issue.keys.map((key) => ({ path: [...path, toToldName(key)], kind: "unknown", says, known }));
   }
   // What is wrong with a record's key is within.
   if (issue.code === "invalid_key") return issue.issues.flatMap(below);
