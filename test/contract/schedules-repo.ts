@@ -192,6 +192,13 @@ export function describeScheduleRepo(name: string, make: MakeInstances): void {
       expect(await repos(1).schedules.delete(tenant, schedule.id)).toBe(false);
     });
 
+    test("deletion of what is no schedule leaves the calls below it alone", async () => {
+      const chat = { ...(await add()), id: newId("call") };
+      await repos(0).calls.record(tenant, caller.id, [firing(chat), firing(chat, { state: "input_required" })]);
+      expect(await repos(1).schedules.delete(tenant, chat.id)).toBe(false);
+      expect((await firingsOf(chat)).map(({ state }) => state).toSorted()).toEqual(["input_required", "queued"]);
+    });
+
     test("how the last firing ended is noted with its end, a refused one at once", async () => {
       const schedule = await add();
       const call = firing(schedule);

@@ -63,7 +63,6 @@ const callOff = `UPDATE calls SET state = 'cancelled', cancel_requested = 1, fin
   WHERE ${ofSchedule} AND attempt = 0 AND state IN ('queued', 'input_required')`;
 
 const deleteSchedule = "DELETE FROM schedules WHERE tenant = ?1 AND id = ?2 AND caller_id = COALESCE(?3, caller_id)";
-const isGone = "NOT EXISTS (SELECT 1 FROM schedules WHERE tenant = ?1 AND id = ?2)";
 
 const calledOff = (why: "paused" | "deleted"): string => {
   const error: CallError = { code: "call_cancelled", message: `Its schedule was ${why} before it was started.` };
@@ -171,7 +170,8 @@ export function createScheduleRepo(shards: Shards, onBrokenRow: OnBrokenRow): Sc
     delete: async (tenant, id, callerId) => {
       const [deleted] = await shards.databaseFor(tenant).batch([
         { sql: deleteSchedule, args: [tenant, id, callerId ?? null] },
-        { sql: `${callOff} AND ${isGone}`, args: [tenant, id, calledOff("deleted")] },
+        // The id may be that of any other call which has calls below it.
+        { sql: `${callOff} AND changes() > 0`, args: [tenant, id, calledOff("deleted")] },
       ]);
       return (deleted?.changes ?? 0) > 0;
     },
