@@ -3,7 +3,7 @@
  * sign up for or as one of N containers on the same services (design "Public contract", settings).
  */
 import { randomBytes } from "node:crypto";
-import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { relative } from "node:path";
 import type { Duplex } from "node:stream";
@@ -27,6 +27,7 @@ import { createApp } from "./http/app.ts";
 import { describeThrown } from "./http/describe-thrown.ts";
 import { toErrorReply } from "./http/errors.ts";
 import { checkReadiness } from "./http/readiness.ts";
+import { refuseOn } from "./http/refuse-on.ts";
 import { routes } from "./http/routes/index.ts";
 import { stoppingEvent } from "./http/transports.ts";
 import { importLocalPlugins } from "./local-plugins.ts";
@@ -110,6 +111,11 @@ export async function startServer(environment: Environment, options: ServerOptio
   server.on("checkContinue", requests.listener).on("checkExpectation", requests.listener);
   server.on("connect", (_request, socket: Duplex) => requests.refuseTunnel(socket));
   server.on("upgrade", (request, socket: Duplex, head: Buffer) => {
+    // Both would be written to it.
+    if (requests.isAnsweringOn(socket)) {
+      socket.destroy();
+      return;
+    }
     sockets.promise.then(
       ({ upgrade }) => upgrade(request, socket, head),
       () => socket.destroy(),
@@ -228,18 +234,27 @@ class RequestDesk {
   /** What is no HTTP never becomes a request; whoever sent it is told in the one error shape. */
   refuseBroken(thrown: BrokenRequest, socket: Duplex): void {
     const answer = this.#answers.get(socket);
-    const isAnswering = answer?.headersSent === true && !answer.writableFinished;
-    if (thrown.code === "ECONNRESET" || !socket.writable || isAnswering) {
-      socket.destroy();
-      return;
-    }
-    refuseOn(socket, toBrokenRequest(thrown), { isHead: thrown.rawPacket?.toString("latin1", 0, 5) === "HEAD " });
+    const isAnswering = this.isAnsweringOn(socket);
+    if (thrown.code === "ECONNRESET" || !socket.writable) socket.destroy();
+    // What came before it on the connection was no mistake, and is answered first.
+    else if (isAnswering && answer?.req.complete === true)
+      answer.once("finish", () => this.refuseBroken(thrown, socket));
+    else if (isAnswering && answer?.headersSent === true) socket.destroy();
+    else refuseOn(socket, toBrokenRequest(thrown), { isHead: thrown.rawPacket?.toString("latin1", 0, 5) === "HEAD " });
+  }
+
+  isAnsweringOn(socket: Duplex): boolean {
+    return this.#answers.get(socket)?.writableFinished === false;
   }
 
   /** `CONNECT` is for proxies. */
   refuseTunnel(socket: Duplex): void {
     // Nobody else listens to it any more, and an error that nobody hears ends the process.
     socket.on("error", () => undefined);
+    if (this.isAnsweringOn(socket)) {
+      socket.destroy();
+      return;
+    }
     const error = new GatewayError("method_not_allowed", "This is no proxy, and answers no CONNECT.");
     refuseOn(socket, error, { headers: { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" } });
   }
@@ -269,22 +284,6 @@ class RequestDesk {
     this.#inHand -= 1;
     if (this.#inHand === 0) this.#whenIdle?.();
   };
-}
-
-interface Refusal {
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly isHead?: boolean;
-}
-
-/** Where Node has made no answer that could be written to. */
-function refuseOn(socket: Duplex, error: GatewayError, { headers: more = {}, isHead = false }: Refusal): void {
-  const { status, headers, body } = toErrorReply(error, newId("request"));
-  const all = { ...headers, ...more, connection: "close", "content-length": Buffer.byteLength(body) };
-  const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
-    ...Object.entries(all).map(([name, value]) => `${name}: ${value}`),
-  ];
-  socket.end(`${head.join("\r\n")}\r\n\r\n${isHead ? "" : body}`);
 }
 
 function refuseNameless(outgoing: ServerResponse): void {

@@ -2,7 +2,7 @@
  * `/ws` of the server form, on the port of everything else: handshakes, pings, messages one after the
  * other, and an end for every socket. What is said on a connection is the hub's business.
  */
-import { STATUS_CODES, type IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { hasScope } from "@toolyard/core/callers/caller";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
@@ -19,7 +19,7 @@ import { WebSocketServer, type WebSocket } from "ws";
 import type { AppDeps } from "../http/app-env.ts";
 import { authenticatorOf } from "../http/authenticator.ts";
 import { describeThrown } from "../http/describe-thrown.ts";
-import { toErrorReply } from "../http/errors.ts";
+import { refuseOn } from "../http/refuse-on.ts";
 import { readHandshake, socketPath, subprotocol, type Handshake } from "./handshake.ts";
 import { allowanceOf, hearSocket, longestMessage } from "./intake.ts";
 import type { VcpConnection } from "./vcp-sockets.ts";
@@ -257,7 +257,7 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
         status: error.spec.http,
         code: error.code,
       });
-      refuse(socket, error, requestId);
+      refuseOn(socket, error, { requestId });
     }
   };
 
@@ -330,22 +330,6 @@ function headerOf(headers: IncomingMessage["headers"]): (name: string) => string
 
 function textOf(data: WebSocket.RawData): string {
   return Array.isArray(data) ? Buffer.concat(data).toString("utf8") : Buffer.from(data as Buffer).toString("utf8");
-}
-
-/** Answers in HTTP, as any request that is refused. */
-function refuse(socket: Duplex, error: GatewayError, requestId: string): void {
-  const { status, headers, body } = toErrorReply(error, requestId);
-  const lines = Object.entries({
-    ...headers,
-    "x-request-id": requestId,
-    connection: "close",
-    "content-length": Buffer.byteLength(body),
-  });
-  const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
-    ...lines.map(([name, value]) => `${name}: ${value}`),
-  ];
-  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
 }
 
 function sayGoodbye(socket: WebSocket): Promise<void> {

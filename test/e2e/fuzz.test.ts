@@ -454,6 +454,36 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
     await new Promise((closed) => socket.on("error", () => undefined).on("close", closed));
   });
 
+  const health = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+
+  test("what came before a line that is no HTTP is answered first", async () => {
+    const heard = await hear(`${health}${health}GET\r\n\r\n`, { isEnded: false });
+    expect([...heard.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, status]) => status)).toEqual(["200", "200", "400"]);
+  });
+
+  const upgrade = ["Connection: upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
+  const handshake = ["GET /ws HTTP/1.1", "Host: x", ...upgrade, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="];
+
+  test.each([
+    ["a tunnel", "CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ["a WebSocket", `${handshake.join("\r\n")}\r\n\r\n`],
+  ])("who wants %s while an answer is under way is heard no more", async (_what, asked) => {
+    expect(await hear(`${health}${asked}`, { isEnded: false })).not.toMatch(/ (?:101|401|405) /);
+  });
+
+  test.each([
+    ["a tunnel", "CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ["a WebSocket without a key", `${handshake.join("\r\n")}\r\n\r\n`],
+  ])("who was refused %s and stays is let go", async (_what, asked) => {
+    const socket = connect({ port: Number(new URL(gateway.url).port), host: "127.0.0.1", allowHalfOpen: true });
+    socket.resume().write(asked);
+    await new Promise((ended) => socket.once("end", ended));
+    const more = setInterval(() => socket.write("x"), 100);
+    await new Promise((closed) => socket.on("error", () => undefined).once("close", closed));
+    clearInterval(more);
+    expect(socket.errored).not.toBeNull();
+  });
+
   test("what is expected and cannot be given is passed over", async () => {
     const heard = await hear("GET /health HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nConnection: close\r\n\r\n");
     expect(heard).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
