@@ -18,7 +18,7 @@ export const timingSchema = z.discriminatedUnion("kind", [
 export type Timing = z.output<typeof timingSchema>;
 
 /** Tables of zones grow: one that a newer process took is not known to all. */
-export const zoneSchema = z.string().refine(isZone, { path: ["time_zone"], error: ofAnother });
+export const zoneSchema = z.string().refine(isZone, ofAnother);
 
 /** Times in milliseconds; both ends belong to it. */
 export interface Timeline {
