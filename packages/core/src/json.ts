@@ -119,7 +119,8 @@ export function repeatedNames(text: string): readonly (readonly string[])[] {
       do at = text.indexOf('"', at + 1);
       while (isEscaped(text, at));
       if (part?.names === undefined || !isBeforeColon(text, at)) continue;
-      part.at = JSON.parse(text.slice(start, at + 1)) as string;
+      const inside = text.slice(start + 1, at);
+      part.at = inside.includes("\\") ? (JSON.parse(`"${inside}"`) as string) : inside;
       if (part.names.has(part.at)) found.push(open.map((each) => String(each.at)));
       part.names.add(part.at);
     }
