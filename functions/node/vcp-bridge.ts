@@ -42,6 +42,9 @@ export interface VcpBridgeOptions {
   readonly replay?: ReplayTiming;
 }
 
+/** For reading that a connection is refused. */
+const lingerMs = 1_000;
+
 export interface VcpBridge {
   readonly port: number;
   stop(): Promise<void>;
@@ -60,6 +63,8 @@ export async function startVcpBridge(options: VcpBridgeOptions): Promise<VcpBrid
     const problem = address === undefined ? "404 Not Found" : refusalOf(request, address, options.vcpKey);
     if (address === undefined || problem !== undefined) {
       socket.end(`HTTP/1.1 ${problem ?? ""}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+      // Whoever keeps the other side open would keep all of it.
+      setTimeout(() => socket.destroy(), lingerMs).unref();
       return;
     }
     sockets.handleUpgrade(request, socket, head, (accepted) => {

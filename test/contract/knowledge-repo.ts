@@ -266,6 +266,18 @@ export function describeKnowledgeRepo(name: string, make: () => Promise<TwoInsta
       expect(await seenBy({ all: true })).toEqual(["unit", "usual"]);
     });
 
+    test("a document whose readers cannot be made out hides no other, and is shown to nobody who has to be among them", async () => {
+      const [tenant, { id: base }] = await newBase();
+      const acl = { roles: ["member" as const], users: [], business_units: [] };
+      for (const id of ["broken", "fine"]) await put(tenant, base, documentOf(id, { acl }));
+      await instances.run(`UPDATE knowledge_documents SET acl = '{' WHERE tenant = '${tenant}' AND id = 'broken'`);
+      const reader = { ...manager, all: false, role: "member" };
+      const list = (by: typeof reader) => both[0].knowledge.listDocuments(tenant, base, { ...page, reader: by });
+      const seen = await list(reader);
+      expect([seen.data.map(({ id }) => id), seen.unreadable]).toEqual([["fine"], undefined]);
+      expect((await list({ ...reader, all: true })).unreadable).toMatchObject([{ id: "broken" }]);
+    });
+
     test("a base goes with all that is in it, and so does a tenant", async () => {
       const [tenant, { id: base }] = await newBase();
       const document = documentOf("d");

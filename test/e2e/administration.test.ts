@@ -68,7 +68,7 @@ describe(`an API key ${verifies("CHAT-11", "BLIND-9")}`, () => {
     const from = "2026-11-27T09:30:00.123456+00:00";
     const price = { kind: "tool", pattern: "look", per_call: 1, effective_from: from };
     expect(await tenant.client.expect("put", "/v1/prices", { prices: [price] })).toMatchObject({
-      prices: [{ effective_from: from }],
+      prices: [{ effective_from: "2026-11-27T09:30:00.123Z" }],
     });
     const calls = (text: string): ReturnType<Client["send"]> => tenant.client.send("get", `/v1/calls?from=${text}`);
     expect((await calls(encodeURIComponent(from))).status).toBe(200);

@@ -631,7 +631,7 @@ describe(`documents as other software writes them ${verifies("BLIND-1", "BLIND-2
     // them, variables as archives, characters as pictures; runs are followed where the client accepts a stream. Modules
     // and files take whatever is sent.
     const ofModules = "The body is sent as application/json; the document also allows application/octet-stream, */*.";
-    const ofFiles = "The body is sent as application/json; the document also allows application/octet-stream.";
+    const ofFiles = "The body is sent as application/octet-stream; the document also allows */*.";
     expect(warnings).toEqual([
       ...Array.from({ length: 8 }, () => ofModules),
       "The body is sent as application/octet-stream; the document also allows application/x-protobuf.",

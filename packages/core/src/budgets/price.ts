@@ -5,11 +5,18 @@
  */
 import * as z from "zod";
 import { matchesPattern } from "../callers/caller.ts";
+import { toRfc3339 } from "../time.ts";
 
 /** A thousand units for a single token, or for a call: more is a slip of the pen. */
 const mostMicros = 1_000_000_000;
 const longestPattern = 256;
 const micros = z.int().min(0).max(mostMicros);
+
+/** With an offset it says the same, but not to all that compare texts. Also asked of what is no time, and refused. */
+function inUtc(text: string): string {
+  const at = Date.parse(text);
+  return text.endsWith("Z") || Number.isNaN(at) ? text : toRfc3339(at);
+}
 
 /** The same as stored and on the wire. */
 const common = {
@@ -20,6 +27,7 @@ const common = {
     .meta({ description: "A name, in which '*' stands for any characters.", example: "gpt-4o*" }),
   effective_from: z.iso
     .datetime({ offset: true })
+    .overwrite(inUtc)
     .nullable()
     .default(null)
     .meta({ description: "In force from then on; null: always." }),

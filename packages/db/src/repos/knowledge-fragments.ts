@@ -7,7 +7,11 @@ import { ended } from "./calls-rows.ts";
 /** The base of a document. */
 export const baseOfDocument = "b.tenant = d.tenant AND b.id = d.knowledge_base";
 
-const acl = "COALESCE(d.acl, json_extract(b.config, '$.acl'))";
+/** One that is no JSON would end the whole statement; it names nobody. */
+const acl = `CASE WHEN d.acl IS NULL THEN json_extract(b.config, '$.acl')
+  WHEN json_valid(d.acl) THEN d.acl ELSE '{}' END`;
+/** Nothing where it is no JSON. */
+export const metadataOfDocument = "CASE WHEN json_valid(d.metadata) THEN d.metadata ELSE '{}' END";
 
 /**
  * May this reader read document `d` of base `b`? Part of every statement that finds any, so that what must not be
@@ -17,7 +21,7 @@ const acl = "COALESCE(d.acl, json_extract(b.config, '$.acl'))";
 export function mayRead(reader: string): string {
   const isNamed = (list: string, field: string): string =>
     `EXISTS (SELECT 1 FROM json_each(${acl}, '$.${list}') WHERE value = json_extract(${reader}, '$.${field}'))`;
-  return `(json_extract(${reader}, '$.all') = 1 OR ${acl} IS NULL OR ${isNamed("roles", "role")}
+  return `(json_extract(${reader}, '$.all') = 1 OR (${acl}) IS NULL OR ${isNamed("roles", "role")}
     OR ${isNamed("users", "user")} OR ${isNamed("business_units", "business_unit")})`;
 }
 

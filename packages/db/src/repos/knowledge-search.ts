@@ -13,7 +13,7 @@ import type {
 } from "@toolyard/core/ports/knowledge-search";
 import type { Shards, SqlValue, Statement } from "../database.ts";
 import { isLive } from "./live-connections.ts";
-import { mayRead } from "./knowledge-fragments.ts";
+import { mayRead, metadataOfDocument } from "./knowledge-fragments.ts";
 import { knowledgeReaders, toConfig, toMetadata } from "./knowledge-rows.ts";
 import { readAll, type OnBrokenRow, type Row } from "./rows.ts";
 
@@ -126,7 +126,7 @@ const comparisons = { eq: "=", ne: "<>", gt: ">", gte: ">=", lt: "<", lte: "<=" 
 /** Values of one kind only are compared: to SQLite every number is less than every text. */
 function meets(condition: MetadataCondition, args: Arguments): string {
   const one = (test: string): string =>
-    `EXISTS (SELECT 1 FROM json_each(d.metadata) AS m WHERE m.key = ${args.bind(condition.key)} AND (${test}))`;
+    `EXISTS (SELECT 1 FROM json_each(${metadataOfDocument}) AS m WHERE m.key = ${args.bind(condition.key)} AND (${test}))`;
   if (condition.is === "in") {
     const tests = condition.values.map((value) => compared("=", value, args));
     return one(tests.length === 0 ? "FALSE" : tests.join(" OR "));
