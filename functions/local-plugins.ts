@@ -4,7 +4,7 @@
  */
 import { resolve } from "node:path";
 import { operatorCaller } from "@toolyard/core/callers/authenticate";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { Redactor } from "@toolyard/core/secrets/redactor";

@@ -1,5 +1,5 @@
 import { hashApiKey } from "@toolyard/core/callers/api-key";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createFakeCore } from "../../test/support/fake-core.ts";
 import { FakeResponseStream, installRuntime } from "../../test/support/response-stream.ts";

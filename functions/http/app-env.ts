@@ -1,6 +1,6 @@
 /** What a request carries through the app, whichever host (Node server, Lambda, test) it came in by. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import type { RpcId } from "@toolyard/core/mcp/json-rpc";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";

@@ -2,7 +2,7 @@ import { hashApiKey, newApiKey } from "@toolyard/core/callers/api-key";
 import type { Caller } from "@toolyard/core/callers/caller";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
-import type { AdmitInput, AdmitResult } from "@toolyard/core/ports/repos";
+import type { AdmitInput, AdmitResult } from "@toolyard/core/ports/calls";
 import * as z from "zod";
 import { describe, expect, test } from "vitest";
 import { admitted, createFakeCore, type FakeCore } from "../../test/support/fake-core.ts";

@@ -3,7 +3,7 @@ import { admitAgain } from "@toolyard/core/calls/admit";
 import type { Call } from "@toolyard/core/calls/call";
 import type { Presented } from "@toolyard/core/callers/authenticate";
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { isOutage } from "@toolyard/core/errors/outage";
 import { hostOf, headerOf, type AppContext } from "./app-env.ts";

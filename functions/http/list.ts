@@ -1,6 +1,6 @@
 /** The one shape of lists and the one way to page through them (design "Public contract"). */
 import { placesOf } from "@toolyard/core/every-page";
-import type { Page, PageRequest, UnreadableItem } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest, UnreadableItem } from "@toolyard/core/ports/page";
 import * as z from "zod";
 
 /** A query's number is a text; of one that is too large it is not said that it is none. */

@@ -1,5 +1,5 @@
 /** Rate-limit headers, in OpenAI's spelling and in that of the IETF draft (conventions "Headers out"). */
-import type { AdmitResult } from "@toolyard/core/ports/repos";
+import type { AdmitResult } from "@toolyard/core/ports/calls";
 
 const windowSeconds = 60;
 

@@ -5,9 +5,9 @@
  * longer). Credentials that cannot be opened are shown, but keep nobody else from being served.
  */
 import { tenantKey, type BlobStore } from "@toolyard/core/ports/blob-store";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { WrappedKeySample } from "@toolyard/core/ports/repos";
+import type { WrappedKeySample } from "@toolyard/core/ports/tenants";
 import type { Sealer } from "@toolyard/core/secrets/sealer";
 import { countUnreadableCredentials } from "@toolyard/core/secrets/unreadable-credentials";
 import type { AppDeps } from "./app-env.ts";

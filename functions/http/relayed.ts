@@ -1,6 +1,6 @@
 /** Gives a model's answer to the client as it comes; an error before its first byte has a status of its own. */
-import type { OpenedChat } from "@toolyard/core/chat/open-chat";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { OpenedChat } from "@toolyard/core/chat/opened-chat";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { toOpenAiError } from "@toolyard/core/errors/to-openai";
 import { relay } from "@toolyard/core/models/relay";

@@ -3,7 +3,7 @@
  * client type that its path stands for, and a session that translates what both sides say.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
 import { inputKey } from "@toolyard/core/nodes/input";

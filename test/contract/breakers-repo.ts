@@ -1,6 +1,6 @@
 /** What every repository of breakers promises, with two instances at one database (SVC-4). */
 import { newId } from "@toolyard/core/ids";
-import type { OpenBreaker } from "@toolyard/core/services/open-breakers";
+import type { OpenBreaker } from "@toolyard/core/ports/tool-services";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import { newChat, newTool, useCallFixture, withKey, type MakeInstances } from "./calls-fixture.ts";

@@ -1,6 +1,6 @@
 /** Admission: who asks, limits over two instances, idempotency, retries, sessions, kept turns. */
 import { newId } from "@toolyard/core/ids";
-import type { AdmitResult, CallFinish } from "@toolyard/core/ports/repos";
+import type { AdmitResult, CallFinish } from "@toolyard/core/ports/calls";
 import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";

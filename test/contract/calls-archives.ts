@@ -1,5 +1,6 @@
 /** What every repository of archives promises: a call belongs to one archive for good and goes with it (CHAT-13). */
-import type { ClaimedArchive, Tenant } from "@toolyard/core/ports/repos";
+import type { ClaimedArchive } from "@toolyard/core/ports/archives";
+import type { Tenant } from "@toolyard/core/ports/tenants";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import { times, useCallFixture, type MakeInstances } from "./calls-fixture.ts";

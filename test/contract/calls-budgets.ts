@@ -3,7 +3,7 @@ import { budgetPeriods, type Amount, type BudgetPeriod, type BudgetState } from 
 import { noCost, type CallCost } from "@toolyard/core/budgets/cost";
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget, UsageGroup, UsageSum } from "@toolyard/core/ports/budgets";
-import type { AdmitResult, CallFinish, NewCall } from "@toolyard/core/ports/repos";
+import type { AdmitResult, CallFinish, NewCall } from "@toolyard/core/ports/calls";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";

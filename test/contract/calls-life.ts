@@ -2,7 +2,7 @@
 import { callStates, type CallState } from "@toolyard/core/calls/call";
 import { mostInterruptions } from "@toolyard/core/calls/interruptions";
 import { newId } from "@toolyard/core/ids";
-import type { CallFinish, NewCall, RecordResult } from "@toolyard/core/ports/repos";
+import type { CallFinish, NewCall, RecordResult } from "@toolyard/core/ports/calls";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import {

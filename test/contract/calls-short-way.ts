@@ -3,7 +3,8 @@
  * is written, must be what the whole decision would have come to.
  */
 import { newId } from "@toolyard/core/ids";
-import type { AdmitInput, AdmitResult, NewCall, Tenant } from "@toolyard/core/ports/repos";
+import type { AdmitInput, AdmitResult, NewCall } from "@toolyard/core/ports/calls";
+import type { Tenant } from "@toolyard/core/ports/tenants";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import {

@@ -1,7 +1,7 @@
 /** Finding, listing and forgetting calls, and that no tenant reaches another's. */
 import type { Call } from "@toolyard/core/calls/call";
 import { newId } from "@toolyard/core/ids";
-import type { CallFilter, CallPageRequest, SweepItem } from "@toolyard/core/ports/repos";
+import type { CallFilter, CallPageRequest, SweepItem } from "@toolyard/core/ports/calls";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import {

@@ -1,7 +1,7 @@
 /** Contract of `FlowRunRepo`: what a run writes counts while it holds its row, and whoever it waits for wakes it. */
 import { newId } from "@toolyard/core/ids";
 import type { FlowRunWrite, FlowStepWrite } from "@toolyard/core/ports/flow-runs";
-import type { NewCall } from "@toolyard/core/ports/repos";
+import type { NewCall } from "@toolyard/core/ports/calls";
 import { beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import { newTool, times, useCallFixture, type MakeInstances } from "./calls-fixture.ts";

@@ -9,7 +9,8 @@ import type {
   NewChunk,
   PutDocument,
 } from "@toolyard/core/ports/knowledge";
-import type { NewCall, Repos } from "@toolyard/core/ports/repos";
+import type { NewCall } from "@toolyard/core/ports/calls";
+import type { Repos } from "@toolyard/core/ports/repos";
 import { createRepos } from "@toolyard/db/repos/index";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { TwoInstances } from "../support/two-instances.ts";

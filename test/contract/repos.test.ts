@@ -1,15 +1,12 @@
 /** The repositories of configuration, over a file and over a server: same rows, same refusals. */
 import { createHash, randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
-import type {
-  NewPlugin,
-  NewProvider,
-  Page,
-  PageRequest,
-  Repos,
-  Tenant,
-  TrustedIssuer,
-} from "@toolyard/core/ports/repos";
+import type { NewPlugin } from "@toolyard/core/ports/plugins";
+import type { NewProvider } from "@toolyard/core/ports/providers";
+import type { Page, PageRequest } from "@toolyard/core/ports/page";
+import type { Repos } from "@toolyard/core/ports/repos";
+import type { Tenant } from "@toolyard/core/ports/tenants";
+import type { TrustedIssuer } from "@toolyard/core/ports/issuers";
 import { afterErasure } from "@toolyard/core/ports/task-queue";
 import type { Shards } from "@toolyard/db/database";
 import { openDatabase } from "@toolyard/db/client";

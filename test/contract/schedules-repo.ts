@@ -2,7 +2,8 @@
 import { newId } from "@toolyard/core/ids";
 import type { Call } from "@toolyard/core/calls/call";
 import type { NewSchedule, Taking } from "@toolyard/core/ports/schedules";
-import type { NewCall, Repos } from "@toolyard/core/ports/repos";
+import type { NewCall } from "@toolyard/core/ports/calls";
+import type { Repos } from "@toolyard/core/ports/repos";
 import { firingRoute, type Schedule } from "@toolyard/core/schedules/schedule";
 import { beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";

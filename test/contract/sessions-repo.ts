@@ -1,13 +1,8 @@
 /** What every session repository promises, with two instances at one database (CHAT-8). */
 import { randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
-import {
-  mostWorkspaceFiles,
-  type Session,
-  type SessionRepo,
-  type Tenant,
-  type WorkspaceFile,
-} from "@toolyard/core/ports/repos";
+import { mostWorkspaceFiles, type Session, type SessionRepo, type WorkspaceFile } from "@toolyard/core/ports/sessions";
+import type { Tenant } from "@toolyard/core/ports/tenants";
 import type { NewSchedule } from "@toolyard/core/ports/schedules";
 import { createRepos } from "@toolyard/db/repos/index";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

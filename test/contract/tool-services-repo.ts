@@ -1,7 +1,8 @@
 /** What every repository of tool services promises, with two instances at one database (CFG-1 to CFG-4). */
 import { randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
-import type { Repos, ToolServiceRepo } from "@toolyard/core/ports/repos";
+import type { Repos } from "@toolyard/core/ports/repos";
+import type { ToolServiceRepo } from "@toolyard/core/ports/tool-services";
 import type { NewToolService } from "@toolyard/core/services/service";
 import { createRepos } from "@toolyard/db/repos/index";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

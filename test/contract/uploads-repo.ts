@@ -1,7 +1,9 @@
 /** What every repository of uploads promises, with two instances at one database (CHAT-19). */
 import { randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
-import type { NewWorkspaceUpload, Repos, Tenant } from "@toolyard/core/ports/repos";
+import type { NewWorkspaceUpload } from "@toolyard/core/ports/sessions";
+import type { Repos } from "@toolyard/core/ports/repos";
+import type { Tenant } from "@toolyard/core/ports/tenants";
 import { createRepos } from "@toolyard/db/repos/index";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { TwoInstances } from "../support/two-instances.ts";

@@ -1,5 +1,5 @@
 /** Scenarios of the suite for servers, run against `/mcp`. */
-import type { ConformanceRow } from "./table.ts";
+import type { ConformanceRow } from "./row.ts";
 
 const stateless = ["2026-07-28"];
 const sessions = ["2025-06-18", "2025-11-25"];

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import * as z from "zod";
-import type { ConformanceRow } from "./table.ts";
+import type { ConformanceRow } from "./row.ts";
 
 const require = createRequire(import.meta.url);
 const program = require.resolve("@modelcontextprotocol/conformance/dist/index.js");

@@ -1,16 +1,7 @@
 /** What the conformance suite of the Model Context Protocol says of us, as rows that tests hold against its results. */
 import { clientRows } from "./client-rows.ts";
 import { serverRows } from "./server-rows.ts";
-
-export interface ConformanceRow {
-  readonly scenario: string;
-  /** Revisions that it is run at. */
-  readonly revisions: readonly string[];
-  /** The whole scenario is about what we do not have: why. */
-  readonly notApplicable?: string;
-  /** Checks of it that fail, by id: why that is right. */
-  readonly exceptions?: Readonly<Record<string, string>>;
-}
+import type { ConformanceRow } from "./row.ts";
 
 export const tablePath = "docs/mcp-conformance.md";
 

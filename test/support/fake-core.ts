@@ -1,7 +1,9 @@
 /** A core whose ports do what a test says and refuse everything else, so that nothing is used unnoticed. */
 import { ConfigCache } from "@toolyard/core/config-cache";
-import { defaultTiming, type CoreDeps } from "@toolyard/core/deps";
-import type { AdmitInput, AdmitResult, Repos } from "@toolyard/core/ports/repos";
+import { defaultTiming } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
+import type { AdmitInput, AdmitResult } from "@toolyard/core/ports/calls";
+import type { Repos } from "@toolyard/core/ports/repos";
 import type { LogFields, LogLevel } from "@toolyard/core/ports/log";
 import { OpenBreakers } from "@toolyard/core/services/open-breakers";
 import { Sealer } from "@toolyard/core/secrets/sealer";

@@ -1,6 +1,7 @@
 /** Ports in memory for unit tests of the core, which may not import their adapters itself. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest } from "@toolyard/core/ports/page";
+import type { Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/sessions";
 
 export { createMemoryBlobStore } from "@toolyard/platform/memory/memory-blob-store";
 

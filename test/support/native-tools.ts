@@ -1,6 +1,6 @@
 /** Calls native tools as the dispatcher does: found, checked, then carried out. */
 import type { CallContext } from "@toolyard/core/context";
-import type { ToolReply } from "@toolyard/core/tools/adapter";
+import type { ToolReply } from "@toolyard/core/tools/tool-call";
 import type { JsonObject } from "@toolyard/core/json";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { BlobStore } from "@toolyard/core/ports/blob-store";

@@ -7,7 +7,7 @@ import { importRequestSchema } from "@toolyard/core/import/request";
 import type { ImportResult } from "@toolyard/core/import/result";
 import type { JsonObject } from "@toolyard/core/json";
 import type { Egress, EgressRequest } from "@toolyard/core/ports/egress";
-import type { PluginChanges, PluginRepo } from "@toolyard/core/ports/repos";
+import type { PluginChanges, PluginRepo } from "@toolyard/core/ports/plugins";
 
 /** Where the documents of these tests are. */
 export const documentUrl = "https://docs.example.com/api/openapi.json";

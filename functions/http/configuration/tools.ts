@@ -7,7 +7,7 @@ import { unlessUsed } from "@toolyard/core/configuration/unless-used";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { isJsonObject, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { mostOf } from "@toolyard/core/ports/limits";
-import type { NewPlugin } from "@toolyard/core/ports/repos";
+import type { NewPlugin } from "@toolyard/core/ports/plugins";
 import { credentialsIn, liftSecrets, storeIt } from "@toolyard/core/services/config-fields";
 import { toInvalidConfig } from "@toolyard/core/services/invalid-config";
 import { discoverIfPossible } from "@toolyard/core/services/list-tools";

@@ -4,7 +4,7 @@ import { requireMayGrant } from "@toolyard/core/callers/grant";
 import { scopeSchema, toolPatternSchema } from "@toolyard/core/callers/caller";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
-import type { ApiKey } from "@toolyard/core/ports/repos";
+import type { ApiKey } from "@toolyard/core/ports/api-keys";
 import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";

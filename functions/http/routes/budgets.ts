@@ -1,6 +1,6 @@
 /** Budgets of the tenant, its keys and its users, with what stands against them now (CHAT-12). */
 import { budgetPeriods, budgetScopes, type BudgetState } from "@toolyard/core/budgets/budget";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { toRfc3339 } from "@toolyard/core/time";

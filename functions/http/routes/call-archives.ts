@@ -1,7 +1,7 @@
 /** Archives of calls whose retention is over (CHAT-13): which there are, and their lines. */
 import { archiveNotFound, dayOf, findArchive } from "@toolyard/core/calls/archive";
 import { newId } from "@toolyard/core/ids";
-import type { CallArchive } from "@toolyard/core/ports/repos";
+import type { CallArchive } from "@toolyard/core/ports/archives";
 import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
 import { answerBytes, tooLargeHere } from "../answer-bytes.ts";

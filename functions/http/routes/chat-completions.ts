@@ -9,11 +9,12 @@ import type { StreamEncoder } from "@toolyard/core/chat/encoders/stream-encoder"
 import { toolExecutionSchema, typedEventSchema } from "@toolyard/core/chat/encoders/typed-event-schemas";
 import { createTypedEventEncoder } from "@toolyard/core/chat/encoders/typed-events";
 import type { ChatEvent } from "@toolyard/core/chat/events";
-import { openChat, type ChatInput, type Opening } from "@toolyard/core/chat/open-chat";
+import { openChat, type Opening } from "@toolyard/core/chat/open-chat";
+import type { ChatInput } from "@toolyard/core/chat/opened-chat";
 import { runChat, type TakeChatEvents } from "@toolyard/core/chat/run-chat";
 import { chatRequestSchema, type ChatRequest } from "@toolyard/core/chat/schema";
 import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { describedBy } from "@toolyard/core/described-by";
 import type { JsonObject } from "@toolyard/core/json";
 import * as z from "zod";

@@ -4,7 +4,7 @@ import type { Caller } from "@toolyard/core/callers/caller";
 import { requireScope } from "@toolyard/core/calls/admit";
 import { stopCall } from "@toolyard/core/calls/cancel";
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { publishMember } from "@toolyard/core/group-chats/announcer";
 import { groupChatEventSchema, turnReasons } from "@toolyard/core/group-chats/events";

@@ -2,7 +2,7 @@
 import { hasScope } from "@toolyard/core/callers/caller";
 import { stopCall } from "@toolyard/core/calls/cancel";
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { readEveryPage } from "@toolyard/core/every-page";
 import * as z from "zod";

@@ -2,9 +2,9 @@
 import { requireMayGrant } from "@toolyard/core/callers/grant";
 import { scopes, scopeSchema, type Caller } from "@toolyard/core/callers/caller";
 import { userIdOf } from "@toolyard/core/callers/jwt";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { newId } from "@toolyard/core/ids";
-import type { TrustedIssuer } from "@toolyard/core/ports/repos";
+import type { TrustedIssuer } from "@toolyard/core/ports/issuers";
 import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";

@@ -2,7 +2,8 @@
 import type { CallContext } from "@toolyard/core/context";
 import { knowledgeFilterSchema, searchModes } from "@toolyard/core/knowledge/filter";
 import { encodeQueryEvent, errorEvent, queryEventSchema, type QueryEvent } from "@toolyard/core/knowledge/query-events";
-import type { KnowledgeQuery, OpenedSearch } from "@toolyard/core/knowledge/search";
+import type { KnowledgeQuery } from "@toolyard/core/knowledge/query";
+import type { OpenedSearch } from "@toolyard/core/knowledge/search";
 import * as z from "zod";
 import { inEitherSpelling } from "../camel-names.ts";
 import { defineRoute } from "../define-route.ts";

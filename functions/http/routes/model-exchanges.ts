@@ -4,7 +4,7 @@
  */
 import type { Presented } from "@toolyard/core/callers/authenticate";
 import { openChat } from "@toolyard/core/chat/open-chat";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { describedBy } from "@toolyard/core/described-by";
 import type { ModelExchange } from "@toolyard/core/models/special";
 import * as z from "zod";

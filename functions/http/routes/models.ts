@@ -3,7 +3,7 @@ import { agentModelOf } from "@toolyard/core/agents/agent";
 import { createCredentialResolver } from "@toolyard/core/blind/credential-resolver";
 import { discoverModels, listModels as knownModels, type ModelEntry } from "@toolyard/core/chat/providers/route";
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { newId } from "@toolyard/core/ids";

@@ -9,7 +9,7 @@ import * as z from "zod";
 import { headerOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { readWithin } from "@toolyard/core/read-body";
 
 const answerSchema = z.strictObject({ status: z.literal("success"), message: z.string() });

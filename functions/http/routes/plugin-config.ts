@@ -7,7 +7,7 @@ import { newId } from "@toolyard/core/ids";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { setGlobalValues, setPluginValues, showGlobalKeys, showKeys } from "@toolyard/core/vcp/plugins/configure";
 import { vcpPluginsOf, type VcpPlugin } from "@toolyard/core/vcp/plugins/plugin";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { haveNodesLook } from "@toolyard/core/nodes/look";
 import * as z from "zod";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";

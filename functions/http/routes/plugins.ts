@@ -7,7 +7,7 @@ import { pluginDefinitionSchema } from "@toolyard/core/blind/definition";
 import type { PluginRecord } from "@toolyard/core/blind/plugin";
 import { definitionOf, registerPlugin } from "@toolyard/core/blind/register";
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { describedBy } from "@toolyard/core/described-by";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";

@@ -5,7 +5,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { Egress } from "@toolyard/core/ports/egress";
 import { schemaFamilies } from "@toolyard/core/tools/schema-projection";
-import type { NewProvider } from "@toolyard/core/ports/repos";
+import type { NewProvider } from "@toolyard/core/ports/providers";
 import { looksLikeSecret, notAName } from "@toolyard/core/secrets/secret-shape";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";

@@ -8,7 +8,7 @@ import { findCall } from "@toolyard/core/calls/find-call";
 import { maySeeCall } from "@toolyard/core/calls/view";
 import { hasScope } from "@toolyard/core/callers/caller";
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { NewRun } from "@toolyard/core/flows/run/start";
 import type { StepView } from "@toolyard/core/flows/run/follow";

@@ -5,10 +5,10 @@
 import { hasScope, type Scope } from "@toolyard/core/callers/caller";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
-import type { Session, WorkspaceFile } from "@toolyard/core/ports/repos";
+import type { Session, WorkspaceFile } from "@toolyard/core/ports/sessions";
 import { toRfc3339 } from "@toolyard/core/time";
 import { presignFile } from "@toolyard/core/workspace/uploads";
 import { createWorkspace } from "@toolyard/core/workspace/workspace";

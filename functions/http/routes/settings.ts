@@ -1,6 +1,6 @@
 /** The tenant's own limits and policies, within the operator's caps (CHAT-12). */
 import type { CallContext } from "@toolyard/core/context";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { settingWarnings } from "@toolyard/core/tenants/setting-warnings";
 import { settingsInForce } from "@toolyard/core/tenants/settings";
 import { updateTenant } from "@toolyard/core/tenants/update";

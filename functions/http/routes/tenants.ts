@@ -1,6 +1,6 @@
 /** Tenants, for the operator: create, list, change, suspend, erase (design "Public contract", operator routes). */
 import { toRfc3339 } from "@toolyard/core/time";
-import type { Tenant } from "@toolyard/core/ports/repos";
+import type { Tenant } from "@toolyard/core/ports/tenants";
 import { createTenant as makeTenant } from "@toolyard/core/tenants/create";
 import { eraseTenant as eraseWholeTenant } from "@toolyard/core/tenants/erase";
 import { changeSettings } from "@toolyard/core/tenants/settings";

@@ -5,7 +5,7 @@
 import { missingCredentials } from "@toolyard/core/blind/credential-resolver";
 import { listTools as usableTools } from "@toolyard/core/tools/catalog";
 import { toListedTool, toMcpTool, toOpenAiTool } from "@toolyard/core/tools/describe";
-import type { Page } from "@toolyard/core/ports/repos";
+import type { Page } from "@toolyard/core/ports/page";
 import type { Tool } from "@toolyard/core/tools/tool";
 import { vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import * as z from "zod";

@@ -6,7 +6,7 @@ import { hasScope } from "@toolyard/core/callers/caller";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { usageGroups, type UsageGroup, type UsageSum } from "@toolyard/core/ports/budgets";
-import type { PageRequest } from "@toolyard/core/ports/repos";
+import type { PageRequest } from "@toolyard/core/ports/page";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";

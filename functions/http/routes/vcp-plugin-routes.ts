@@ -9,7 +9,7 @@ import { readAll } from "@toolyard/core/ports/blob-store";
 import { toErrorDetails } from "@toolyard/core/tools/outcome";
 import { formatToolUri } from "@toolyard/core/tools/uri";
 import { passedOn, readRouteAnswer, routesSegment, type RouteAnswer } from "@toolyard/core/vcp/modules/routes";
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import * as z from "zod";
 import type { AppContext } from "../app-env.ts";
 import {

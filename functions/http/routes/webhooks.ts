@@ -1,5 +1,5 @@
 /** Webhooks: who is told of a tenant's calls, the log of what was told, and telling it again (Standard Webhooks). */
-import type { CoreDeps } from "@toolyard/core/deps";
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { newId } from "@toolyard/core/ids";
 import { toRfc3339 } from "@toolyard/core/time";
 import { newWebhookSecret } from "@toolyard/core/webhooks/secret";

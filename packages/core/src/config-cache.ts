@@ -7,7 +7,7 @@ import type { PluginRecord } from "./blind/plugin.ts";
 import type { Caller } from "./callers/caller.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import type { ToolService } from "./services/service.ts";
-import type { ConfigRepo } from "./ports/repos.ts";
+import type { ConfigRepo } from "./ports/tenants.ts";
 import type { TenantConfig } from "./tenant-config.ts";
 
 /** Snapshots kept; the least recently used tenant goes first. */

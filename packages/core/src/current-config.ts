@@ -1,6 +1,6 @@
 /** The configuration as it is now, where none came with a request or that has changed it. */
 import type { TenantConfig } from "./tenant-config.ts";
-import type { CoreDeps } from "./deps.ts";
+import type { CoreDeps } from "./core-deps.ts";
 
 /** @returns undefined: the tenant is gone */
 export async function currentConfig(

@@ -1,4 +1,4 @@
-/** What the core is given; composed once per process in functions/compose.ts. */
+/** What the rooms of the core are made from, all but the tools; composed once per process in functions/compose.ts. */
 import type { KillPoint } from "./calls/kill-points.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Clock } from "./ports/clock.ts";
@@ -16,11 +16,10 @@ import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Traces } from "./ports/traces.ts";
 import type { Sealer } from "./secrets/sealer.ts";
 import type { SettingsCaps } from "./tenants/settings.ts";
-import type { FrameSink } from "./realtime/call-logs.ts";
+import type { FrameSink } from "./realtime/publication.ts";
 import type { ConfigCache } from "./config-cache.ts";
-import type { TokenSource } from "./oauth/token-source.ts";
+import type { TokenSource } from "./oauth/access-token.ts";
 import type { OpenBreakers } from "./services/open-breakers.ts";
-import type { Adapters } from "./tools/catalog.ts";
 
 /** Milliseconds. */
 export interface Timing {
@@ -87,9 +86,4 @@ export interface AdapterDeps {
   readonly mcpCommands?: McpCommands;
   /** Model back end of the operator for tenants without a provider of their own. */
   readonly defaultProvider?: { readonly baseUrl: string; readonly apiKey?: string; readonly model?: string };
-}
-
-export interface CoreDeps extends AdapterDeps {
-  /** One per scheme, see tools/schemes/index.ts. */
-  readonly adapters: Adapters;
 }

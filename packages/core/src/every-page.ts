@@ -1,5 +1,5 @@
 /** Everything behind a paged list: a search in its first page alone misses what lies beyond. */
-import type { Page, PageRequest } from "./ports/repos.ts";
+import type { Page, PageRequest } from "./ports/page.ts";
 
 /** What one trip brings. */
 const pageSize = 100;

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { NewPlugin } from "@toolyard/core/ports/repos";
+import type { NewPlugin } from "@toolyard/core/ports/plugins";
 import { clearAfterErasure } from "@toolyard/core/tenants/erase";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createMemoryBlobStore } from "../../../test/support/memory-ports.ts";

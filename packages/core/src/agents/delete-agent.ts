@@ -1,6 +1,6 @@
 /** An agent goes when nobody would miss it, or when somebody insists (CFG-4). */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { ifReadable } from "../errors/unreadable.ts";
 import type { Repos } from "../ports/repos.ts";

@@ -8,7 +8,7 @@ import { openChat } from "../chat/open-chat.ts";
 import { runChat } from "../chat/run-chat.ts";
 import { eventsOfBody } from "../chat/stored-chat.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import type { JsonObject } from "../json.ts";
 import { agentModelOf } from "./agent.ts";
 

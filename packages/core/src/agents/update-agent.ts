@@ -1,6 +1,6 @@
 /** Changes an agent. Fields are merged into what is stored at that moment, so two changes at once both count. */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { AgentRecord, NewAgent } from "./agent.ts";
 

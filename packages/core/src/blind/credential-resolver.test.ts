@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { emptyConfig } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { CredentialView } from "../ports/repos.ts";
+import type { CredentialView } from "../ports/credentials.ts";
 import type { KeyVault } from "../ports/key-vault.ts";
 import { Sealer } from "../secrets/sealer.ts";
 import type { StoredCredential } from "../secrets/credential.ts";

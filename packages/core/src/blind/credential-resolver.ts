@@ -5,7 +5,7 @@
  */
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { CredentialRepo, CredentialView } from "../ports/repos.ts";
+import type { CredentialRepo, CredentialView } from "../ports/credentials.ts";
 import { isBlank, type CredentialRef, type StoredCredential } from "../secrets/credential.ts";
 import type { Sealer } from "../secrets/sealer.ts";
 import type { TenantConfig } from "../tenant-config.ts";

@@ -1,5 +1,5 @@
 /** What a request does to its back end, and whether it may be repeated, as far as its definition says. */
-import type { Effect, Repeat } from "../tools/tool.ts";
+import type { Effect, Repeat } from "../tools/effect.ts";
 import type { Execution } from "./definition.ts";
 
 export function effectOf({ effect, method }: Pick<Execution, "effect" | "method">): Effect {

@@ -4,11 +4,11 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { OAuthClient } from "../oauth/client.ts";
-import type { AccessToken, TokenSource } from "../oauth/token-source.ts";
+import type { AccessToken, TokenSource } from "../oauth/access-token.ts";
 import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
 import { randomHex } from "../random-hex.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../tools/adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../tools/tool-call.ts";
 import { placeSecrets, userClientFrom } from "./auth-mapping.ts";
 import { acceptedEncodings } from "./content-encoding.ts";
 import type { CredentialContext, CredentialResolver } from "./credential-resolver.ts";

@@ -3,33 +3,13 @@
  * their values go, and whose credential fills which place. No value is opened for it.
  */
 import type { JsonObject } from "../json.ts";
-import { maskSecrets, type AuthSlot } from "./auth-mapping.ts";
-import { findCredential, type CredentialContext, type CredentialOrigin } from "./credential-resolver.ts";
+import { maskSecrets } from "./auth-mapping.ts";
+import { findCredential, type CredentialContext } from "./credential-resolver.ts";
 import { callHeaders } from "./execute.ts";
 import { planOf } from "./plan-cache.ts";
 import type { PluginRecord } from "./plugin.ts";
 import { buildRequest } from "./request.ts";
-
-export interface ExplainedCredential {
-  readonly name: string;
-  readonly level: CredentialOrigin["level"] | "missing";
-  /** Whose it is, where it is a user's. */
-  readonly user_id?: string;
-  readonly version?: number;
-  readonly location: AuthSlot["location"];
-  /** Header, query parameter, placeholder or field of the body that it fills. */
-  readonly target: string;
-}
-
-export interface ExplainedRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly headers: readonly (readonly [name: string, value: string])[];
-  /** Text of the body, cut; null where there is none. */
-  readonly body: string | null;
-  readonly body_bytes: number;
-  readonly credentials: readonly ExplainedCredential[];
-}
+import type { ExplainedCredential, ExplainedRequest } from "../tools/explained-request.ts";
 
 /** Characters of a body that are shown. */
 const longestBody = 65_536;

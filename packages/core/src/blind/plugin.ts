@@ -1,7 +1,7 @@
 /** A row of `sys_ai_plugin` (BLIND-4), decoded. */
 import type { Role } from "../callers/caller.ts";
 import type { JsonObject } from "../json.ts";
-import type { VcpExecutionConfig } from "../vcp/plugins/plugin.ts";
+import type { VcpExecutionConfig } from "../vcp/plugins/stored-plugin.ts";
 import type { AuthConfig, Execution, ImportSource } from "./definition.ts";
 
 export interface ExecutionConfig {

@@ -8,7 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { checkAll, listedProblems, schemaProblems, type ToldProblem } from "../errors/schema-problems.ts";
 import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
-import type { NewPlugin } from "../ports/repos.ts";
+import type { NewPlugin } from "../ports/plugins.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { authSlots, mappingProblems } from "./auth-mapping.ts";
 import { hasPropertyAt, namesTo, pointerProblem } from "./body-pointer.ts";

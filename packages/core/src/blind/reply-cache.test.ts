@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { callContext } from "../../../../test/support/call-context.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import type { InvocationContext, ToolCall } from "../tools/adapter.ts";
+import type { InvocationContext, ToolCall } from "../tools/tool-call.ts";
 import { cacheKey, ReplyCache } from "./reply-cache.ts";
 
 function answered(body: string, etag = '"1"'): Parameters<ReplyCache["keep"]>[2] {

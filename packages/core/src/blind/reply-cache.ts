@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { canonicalJson } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../tools/adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../tools/tool-call.ts";
 import { findCredential } from "./credential-resolver.ts";
 
 interface Entry {

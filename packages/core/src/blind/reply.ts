@@ -7,7 +7,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { ToolReply } from "../tools/adapter.ts";
+import type { ToolReply } from "../tools/tool-call.ts";
 import { decodeText, looksLikeText, parseContentType, type ContentType } from "./charset.ts";
 import { readAtMost } from "../read-body.ts";
 

@@ -3,8 +3,8 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import type { ProviderEvent, ProviderRecord } from "../chat/providers/provider.ts";
 import type { Route } from "../chat/providers/route.ts";
 import type { Amount, BudgetRefusal } from "./budget.ts";
-import { ChatMeter, type Spent } from "./chat-meter.ts";
-import { toolCost } from "./cost.ts";
+import { ChatMeter } from "./chat-meter.ts";
+import { type Spent, toolCost } from "./cost.ts";
 import { priceSchema, type Price } from "./price.ts";
 
 const provider: ProviderRecord = {

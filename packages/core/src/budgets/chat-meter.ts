@@ -2,22 +2,25 @@
  * What one chat has used so far, round by round, with the rounds that were cut off and those of which the
  * back end told nothing; and the chat's reservation, which has to cover what it does next (CHAT-12).
  */
-import type { Usage } from "../calls/call.ts";
+import type { Usage } from "../calls/usage.ts";
 import type { ProviderEvent } from "../chat/providers/provider.ts";
 import type { Route } from "../chat/providers/route.ts";
 import { addUsage } from "../chat/usage.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Clock } from "../ports/clock.ts";
 import { overBudget, type Amount, type BudgetRefusal } from "./budget.ts";
-import { isPossible, noCost, priceTokens, roundMicros, tokensOf, type CallCost, type Tokens } from "./cost.ts";
+import {
+  isPossible,
+  noCost,
+  priceTokens,
+  roundMicros,
+  tokensOf,
+  type CallCost,
+  type Tokens,
+  type Spent,
+} from "./cost.ts";
 import { tokensOfBytes, tokensOfText, tokensOfTool, tokensPerAttachment } from "./estimate.ts";
 import { modelPrice, toolPrice, type ModelPrice, type PriceTables } from "./price.ts";
-
-/** What a call that still runs is known to have used: the bill, should it never end by itself. */
-export interface Spent {
-  readonly usage?: Usage;
-  readonly cost: CallCost;
-}
 
 export interface ChatMeterOptions {
   readonly prices: PriceTables;

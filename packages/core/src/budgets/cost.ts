@@ -3,7 +3,7 @@
  * by the database as the row ends. A chat's own cost are its model tokens, a tool call's its price; what
  * the call put into the chat's prompts is told beside it and is part of the chat's cost already.
  */
-import type { Usage } from "../calls/call.ts";
+import type { Usage } from "../calls/usage.ts";
 import { isJsonObject, type JsonValue } from "../json.ts";
 import type { Amount } from "./budget.ts";
 import type { ModelPrice } from "./price.ts";
@@ -88,4 +88,10 @@ export function roundMicros(micros: number): number {
 /** The cost of a tool call that reached its tool. */
 export function toolCost(micros: number): CallCost {
   return { ...noCost, micros };
+}
+
+/** What a call that still runs is known to have used: the bill, should it never end by itself. */
+export interface Spent {
+  readonly usage?: Usage;
+  readonly cost: CallCost;
 }

@@ -5,7 +5,7 @@
  */
 import { timingSafeEqual } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Principal } from "../ports/repos.ts";
+import type { Principal } from "../ports/calls.ts";
 import { hashApiKey, tenantOfApiKey } from "./api-key.ts";
 import { scopes, type Caller } from "./caller.ts";
 import { createTokenVerifier, looksLikeToken, type TokenDeps } from "./jwt.ts";

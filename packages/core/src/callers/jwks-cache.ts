@@ -9,7 +9,7 @@ import { parseJson } from "../json.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Egress } from "../ports/egress.ts";
 import type { Log } from "../ports/log.ts";
-import type { TrustedIssuer } from "../ports/repos.ts";
+import type { TrustedIssuer } from "../ports/issuers.ts";
 import type { Traces } from "../ports/traces.ts";
 import { readWithin } from "../read-body.ts";
 

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { startHttpStub, type HttpStub } from "../../../../test/support/http-stub.ts";
 import { createEgress } from "../blind/egress.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { TrustedIssuer } from "../ports/repos.ts";
+import type { TrustedIssuer } from "../ports/issuers.ts";
 import { createTokenVerifier, looksLikeToken, type TokenVerifier } from "./jwt.ts";
 
 const issuer = "https://id.example.com/";

@@ -7,7 +7,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Egress } from "../ports/egress.ts";
 import type { Log } from "../ports/log.ts";
-import type { IssuerRepo, TrustedIssuer } from "../ports/repos.ts";
+import type { IssuerRepo, TrustedIssuer } from "../ports/issuers.ts";
 import type { Traces } from "../ports/traces.ts";
 import { scopeSchema, type Caller, type Role, type Scope } from "./caller.ts";
 import { JwksCache } from "./jwks-cache.ts";

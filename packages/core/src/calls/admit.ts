@@ -6,9 +6,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { overBudget } from "../budgets/budget.ts";
 import type { Presented } from "../callers/authenticate.ts";
 import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { AdmitInput, AdmitResult, Principal } from "../ports/repos.ts";
+import type { AdmitInput, AdmitResult, Principal } from "../ports/calls.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { sessionExpired, sessionNotFound } from "./own-session.ts";
 

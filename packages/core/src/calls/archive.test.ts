@@ -4,7 +4,8 @@ import { createMemoryBlobStore } from "../../../../test/support/memory-ports.ts"
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { ArchiveRepo, CallRepo, ClaimedArchive } from "../ports/repos.ts";
+import type { ArchiveRepo, ClaimedArchive } from "../ports/archives.ts";
+import type { CallRepo } from "../ports/calls.ts";
 import { archiveCalls } from "./archive.ts";
 
 const day = Date.parse("2026-10-01T00:00:00Z");

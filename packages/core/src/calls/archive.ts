@@ -5,10 +5,10 @@
  * writes the same lines to the same key, so a call stands in exactly one archive.
  */
 import { deleteBelow } from "../delete-blobs.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { runBlobPrefix, tenantKey, type BlobInfo, type BlobStore } from "../ports/blob-store.ts";
-import type { CallArchive, ClaimedArchive } from "../ports/repos.ts";
+import type { CallArchive, ClaimedArchive } from "../ports/archives.ts";
 import { viewArchivedCall } from "./view.ts";
 
 type ArchiveDeps = Pick<CoreDeps, "repos" | "blobs" | "log" | "reach" | "timing">;

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { callRow } from "../../../../test/support/call-row.ts";
 import { createFakeCore, unscripted, type FakeCore } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import type { CallRepo } from "../ports/repos.ts";
+import type { CallRepo } from "../ports/calls.ts";
 import type { QueueMessage, TaskQueue } from "../ports/task-queue.ts";
 import { awaitCall } from "./await-call.ts";
 import type { Call } from "./call.ts";

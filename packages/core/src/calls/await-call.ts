@@ -2,7 +2,7 @@
  * Waits for a call that another process works on. Where that process has gone silent, a worker is sent
  * to find out what became of the call, without waiting for the tick (design "Async").
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import type { Call } from "./call.ts";
 import { enqueue } from "./enqueue.ts";
 

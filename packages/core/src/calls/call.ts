@@ -12,7 +12,8 @@ import type { CallCost } from "../budgets/cost.ts";
 import type { Caller, Scope } from "../callers/caller.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import type { JsonValue } from "../json.ts";
-import type { Effect, Repeat } from "../tools/tool.ts";
+import type { Effect, Repeat } from "../tools/effect.ts";
+import type { Usage } from "./usage.ts";
 
 export const callStates = [
   "queued",
@@ -24,6 +25,7 @@ export const callStates = [
   "unknown",
   "rejected",
 ] as const;
+
 export type CallState = (typeof callStates)[number];
 
 export const endStates: readonly CallState[] = ["completed", "failed", "cancelled", "unknown", "rejected"];
@@ -48,13 +50,6 @@ export interface StoredOutcome {
   readonly bytes: number;
   /** Blob key of the whole result where `text` is only its head. */
   readonly blobKey?: string;
-}
-
-export interface Usage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly total_tokens: number;
-  readonly [detail: string]: JsonValue;
 }
 
 export interface Call {

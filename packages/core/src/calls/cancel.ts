@@ -1,6 +1,6 @@
 /** Stops a call: one that has not begun never runs, one under way is asked to stop where it stands. */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { stopOnNodes } from "../nodes/results.ts";
 import { isScheme } from "../tools/uri.ts";

@@ -3,7 +3,7 @@ import { callRow } from "../../../../test/support/call-row.ts";
 import { createFakeCore, emptyConfig, unscripted } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { CallContext } from "../context.ts";
-import type { CallRepo } from "../ports/repos.ts";
+import type { CallRepo } from "../ports/calls.ts";
 import type { TaskQueue } from "../ports/task-queue.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { Call } from "./call.ts";

@@ -6,7 +6,7 @@
 import { parseRuntimeConfig } from "../blind/register.ts";
 import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { findTool } from "../tools/catalog.ts";
 import { requireScope } from "./admit.ts";

@@ -1,5 +1,5 @@
 /** Messages about calls on record: the row is the truth, a message only says that it is worth a look. */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { QueueName } from "../ports/task-queue.ts";
 

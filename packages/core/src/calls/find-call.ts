@@ -1,6 +1,6 @@
 /** Reads one call for a caller. What the caller may not see does not exist for it (BLIND-9). */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Call } from "./call.ts";
 import { maySeeCall } from "./view.ts";

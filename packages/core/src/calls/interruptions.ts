@@ -3,7 +3,7 @@
  * end, since it may be what its holders die of (decision 0054).
  */
 import type { GatewayError } from "../errors/gateway-error.ts";
-import type { CallFinish } from "../ports/repos.ts";
+import type { CallFinish } from "../ports/calls.ts";
 import type { Call } from "./call.ts";
 
 /** After so many holders in a row it is carried out no more. */

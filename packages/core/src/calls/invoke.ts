@@ -5,11 +5,11 @@
 import { parseRuntimeConfig } from "../blind/register.ts";
 import type { Caller, Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { requireConnection } from "../oauth/connect.ts";
-import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
+import type { AdmitResult, NewCall, Principal } from "../ports/calls.ts";
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { defaultTiming, type CoreDeps } from "../deps.ts";
-import type { CallRepo } from "../ports/repos.ts";
+import { defaultTiming } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
+import type { CallRepo } from "../ports/calls.ts";
 import { holdLease, type Lease, type LeaseEnd } from "./lease.ts";
 
 const timing = { ...defaultTiming, leaseMs: 1_000, heartbeatMs: 20, cancelPollMs: 10 };

@@ -3,10 +3,11 @@
  * A process that freezes or dies stops extending, and another one takes the row over. One timer serves
  * all rows of a process: two for each chat would be a good part of what a chat costs.
  */
-import type { Spent } from "../budgets/chat-meter.ts";
-import type { CoreDeps, Timing } from "../deps.ts";
+import type { Spent } from "../budgets/cost.ts";
+import type { CoreDeps } from "../core-deps.ts";
+import type { Timing } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { CallFinish } from "../ports/repos.ts";
+import type { CallFinish } from "../ports/calls.ts";
 
 /** Why we must not go on: the call was cancelled, or another attempt owns the row. */
 export type LeaseEnd = "cancelled" | "lost";

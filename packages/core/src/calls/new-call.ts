@@ -7,7 +7,7 @@ import type { AdapterDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
-import type { NewCall } from "../ports/repos.ts";
+import type { NewCall } from "../ports/calls.ts";
 import type { PendingOutcome, ToolOutcome } from "../tools/outcome.ts";
 import type { Preparation, PreparedCall } from "../tools/prepare.ts";
 import { formatToolUri, formatUriOptions } from "../tools/uri.ts";

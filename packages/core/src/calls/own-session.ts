@@ -6,9 +6,9 @@
  */
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Session } from "../ports/repos.ts";
+import type { Session } from "../ports/sessions.ts";
 import type { TenantSettings } from "../tenant-config.ts";
 import type { Call } from "./call.ts";
 

@@ -8,7 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { ToolCall } from "../tools/adapter.ts";
+import type { ToolCall } from "../tools/tool-call.ts";
 import { newToolCall } from "./new-call.ts";
 import { enqueue, longestHopMs } from "./enqueue.ts";
 

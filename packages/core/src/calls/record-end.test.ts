@@ -2,8 +2,9 @@ import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { createMemoryBlobStore } from "../../../../test/support/memory-ports.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import type { CallRepo, CallFinish, Tenant, TenantRepo } from "../ports/repos.ts";
-import type { Repeat } from "../tools/tool.ts";
+import type { CallRepo, CallFinish } from "../ports/calls.ts";
+import type { Tenant, TenantRepo } from "../ports/tenants.ts";
+import type { Repeat } from "../tools/effect.ts";
 import { recordEnd } from "./record-end.ts";
 
 const completed: CallFinish = { state: "completed", outcome: { text: "done", mediaType: "text/plain", bytes: 4 } };

@@ -3,9 +3,9 @@
  * that another one has taken its call over: then the row is that one's, and only evidence about a call
  * that ended `unknown` still counts (design "The call"). Or that its tenant was erased: then nothing may be left.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { throughOutage } from "../errors/outage.ts";
-import type { CallFinish } from "../ports/repos.ts";
+import type { CallFinish } from "../ports/calls.ts";
 import { clearErased } from "../tenants/erase.ts";
 import { endStates, type Call } from "./call.ts";
 import { tellParent } from "./wake.ts";

@@ -4,7 +4,8 @@ import { createFakeCore, emptyConfig, unscripted } from "../../../../test/suppor
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CallRepo, NewCall, RecordResult, SessionRepo } from "../ports/repos.ts";
+import type { CallRepo, NewCall, RecordResult } from "../ports/calls.ts";
+import type { SessionRepo } from "../ports/sessions.ts";
 import type { TaskQueue } from "../ports/task-queue.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { Sealer } from "../secrets/sealer.ts";

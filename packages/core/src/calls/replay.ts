@@ -5,9 +5,9 @@
  */
 import { hasScope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { NewCall } from "../ports/repos.ts";
+import type { NewCall } from "../ports/calls.ts";
 import { toErrorDetails } from "../tools/outcome.ts";
 import { prepareCall, type PreparedCall } from "../tools/prepare.ts";
 import { endStates, type Call, type SealedInput } from "./call.ts";

@@ -9,7 +9,7 @@ import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { readAll, tenantKey, type BlobStore, type PresignedRequest } from "../ports/blob-store.ts";
-import type { ToolReply } from "../tools/adapter.ts";
+import type { ToolReply } from "../tools/tool-call.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { CompletedOutcome, ResultHandle } from "../tools/outcome.ts";
 import type { Call, StoredOutcome } from "./call.ts";

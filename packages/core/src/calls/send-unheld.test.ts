@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import type { CallRepo, SweepItem } from "../ports/repos.ts";
+import type { CallRepo, SweepItem } from "../ports/calls.ts";
 import type { QueueMessage, QueueName, TaskQueue } from "../ports/task-queue.ts";
 import { sendUnheld } from "./send-unheld.ts";
 

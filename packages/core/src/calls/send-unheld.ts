@@ -1,6 +1,6 @@
 /** Calls that nobody holds: their holder has died, or their message was lost. */
-import type { CoreDeps } from "../deps.ts";
-import type { SweepItem } from "../ports/repos.ts";
+import type { CoreDeps } from "../core-deps.ts";
+import type { SweepItem } from "../ports/calls.ts";
 import type { QueueName } from "../ports/task-queue.ts";
 
 /** A queued row whose message has not led to a claim for so long is sent again. */

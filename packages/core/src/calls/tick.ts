@@ -2,7 +2,7 @@
  * What has to happen from time to time: work that nobody holds is put back on the queue, old
  * calls are archived, expired rows, sessions and uploads go. Runs on any number of instances at once (design "The tick").
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import { archiveCalls, expireArchives } from "./archive.ts";
 import { clearKnowledge } from "../knowledge/garbage.ts";

@@ -1,6 +1,5 @@
 /** Token counts as back ends tell them, in the form that is kept with a call and told to clients. */
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import type { Usage } from "./call.ts";
 
 /** Details of details: `usage.prompt_tokens_details.cached_tokens`. */
 const mostLevels = 2;
@@ -41,4 +40,11 @@ function shortened(value: JsonObject, levels: number): JsonObject {
     if (entries.length === mostFields) break;
   }
   return Object.fromEntries(entries);
+}
+
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+  readonly [detail: string]: JsonValue;
 }

@@ -4,7 +4,8 @@
  */
 import { noCost } from "../budgets/cost.ts";
 import { hasScope, type Caller } from "../callers/caller.ts";
-import type { Call, CallerLink, CallState, Usage } from "./call.ts";
+import type { Call, CallerLink, CallState } from "./call.ts";
+import type { Usage } from "./usage.ts";
 import { parseJson, type JsonValue } from "../json.ts";
 import { inputRequestsOf } from "./new-call.ts";
 import { toRfc3339 } from "../time.ts";

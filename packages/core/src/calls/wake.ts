@@ -2,7 +2,7 @@
  * Calls that wait for something (`Parked`) and how they hear of it. That a call of theirs has ended the database
  * tells them by itself, whichever statement ends it (migration `flow_runs`); the message only spares the tick's delay.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { idPrefixes } from "../ids.ts";
 import type { Call } from "./call.ts";
 import { enqueue } from "./enqueue.ts";

@@ -4,7 +4,8 @@ import { createFakeCore, unscripted } from "../../../../test/support/fake-core.t
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { BudgetRefusal } from "../budgets/budget.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { CallFinish, CallRepo, TenantRepo } from "../ports/repos.ts";
+import type { CallFinish, CallRepo } from "../ports/calls.ts";
+import type { TenantRepo } from "../ports/tenants.ts";
 import type { TaskQueue } from "../ports/task-queue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyVault } from "../ports/key-vault.ts";

@@ -3,13 +3,13 @@
  * `chat {model}` for each turn of the model. What is said never becomes an attribute.
  */
 import type { MeteredRound } from "../budgets/chat-meter.ts";
-import type { Usage } from "../calls/call.ts";
+import type { Usage } from "../calls/usage.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject } from "../json.ts";
-import type { CallFinish } from "../ports/repos.ts";
+import type { CallFinish } from "../ports/calls.ts";
 import type { Attributes, Span } from "../ports/traces.ts";
-import type { OpenedChat } from "./open-chat.ts";
+import type { OpenedChat } from "./opened-chat.ts";
 import type { ProviderEvent } from "./providers/provider.ts";
 import type { Route } from "./providers/route.ts";
 

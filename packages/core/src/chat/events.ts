@@ -1,7 +1,7 @@
 /** The one stream of a chat. JSON is it collected, SSE is it encoded (design "One loop"). */
 import type { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
-import type { Usage } from "../calls/call.ts";
+import type { Usage } from "../calls/usage.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
 import type { ProviderEvent } from "./providers/provider.ts";
 

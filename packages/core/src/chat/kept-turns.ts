@@ -5,10 +5,10 @@
  * turns"); without them the model would do again what has been done.
  */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
-import type { KeptTurn } from "../ports/repos.ts";
+import type { KeptTurn } from "../ports/calls.ts";
 import type { ClientToolCall } from "./events.ts";
 import { insertBeforeLastUser } from "./late-results.ts";
 import { markKept, toKept, withKeptPictures } from "./pictures.ts";

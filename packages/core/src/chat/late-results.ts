@@ -6,7 +6,7 @@
 import type { Call } from "../calls/call.ts";
 import { outcomeOf } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { parseJson, type JsonObject } from "../json.ts";
 import { aliasOf } from "../tools/alias.ts";
 import { textForModel } from "../tools/outcome.ts";

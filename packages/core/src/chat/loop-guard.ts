@@ -1,6 +1,6 @@
 /** The hard limits of one chat; each ends it with its own code, never as a silent success (CHAT-12). */
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Usage } from "../calls/call.ts";
+import type { Usage } from "../calls/usage.ts";
 import { canonicalText } from "../json.ts";
 import type { TenantSettings } from "../tenant-config.ts";
 import type { AssembledToolCall } from "./providers/provider.ts";

@@ -10,14 +10,12 @@ import {
   missingCredentials,
 } from "../blind/credential-resolver.ts";
 import { parseRuntimeConfig } from "../blind/register.ts";
-import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import { nothing, overBudget, type Amount } from "../budgets/budget.ts";
 import { noCost } from "../budgets/cost.ts";
 import { reserveChat } from "../budgets/reservation.ts";
 import { isAgentModel } from "../agents/agent.ts";
 import { agentsWorkWithFiles, worksWithFiles } from "../agents/file-tools.ts";
 import type { AgentRun } from "../agents/agent-run.ts";
-import type { RunPurse } from "../budgets/run-purse.ts";
 import type { Caller, Scope } from "../callers/caller.ts";
 import { readAnswer, type KeptAnswer } from "../calls/kept-answer.ts";
 import { admit, afterStale, identify } from "../calls/admit.ts";
@@ -25,122 +23,28 @@ import type { Call, CallerLink } from "../calls/call.ts";
 import { holdLease } from "../calls/lease.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { catalog, type ErrorCode } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { knowledgeOf } from "../knowledge/asked.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import { forImageModel, isImageChat, largestKept, parseExchange, type ModelExchange } from "../models/special.ts";
+import { forImageModel, isImageChat, largestKept, parseExchange } from "../models/special.ts";
 import { requireConnection } from "../oauth/connect.ts";
-import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
-import type { Span } from "../ports/traces.ts";
+import type { AdmitInput, AdmitResult, NewCall } from "../ports/calls.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import type { PreparedChat } from "../vcp/pipeline/prepare-chat.ts";
-import type { ChatSource } from "./events.ts";
+import type { PreparedChat } from "../vcp/pipeline/prepared-chat.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
 import { insertBeforeLastUser, lateResults, withPictures, type LateResults } from "./late-results.ts";
 import { noOffer, offerIn, type Offer } from "./offer.ts";
 import { makeRoom } from "./pictures.ts";
-import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest, type ToolProtocol } from "./schema.ts";
 import { cancelled, interrupted } from "./stop-signal.ts";
 import { readChatOutcome } from "./stored-chat.ts";
 import type { TextDialect } from "./text-dialect.ts";
-import type { AgentVoice } from "./voice.ts";
-
-export interface ChatInput {
-  readonly tenant: string;
-  readonly principal: Principal;
-  readonly requestId: string;
-  readonly traceId: string;
-  /** Of the request. */
-  readonly span?: Span | undefined;
-  /** Path of the route: a repetition is one on the same route. */
-  readonly route: string;
-  /** Where the route itself says so. */
-  readonly vcp?: { readonly showsResults: boolean } | undefined;
-  /** The chat whose messages are prepared with the answer; no pipeline works on this one. */
-  readonly within?: string | undefined;
-  /** Of the run of an agent that a call has asked for. */
-  readonly inner?: InnerChat | undefined;
-  /** What is asked for where it is no chat. */
-  readonly exchange?: ModelExchange | undefined;
-  /** The gateway needs it for something else that the caller may do: no scope is asked for. */
-  readonly isNeeded?: boolean | undefined;
-  /** Parsed JSON, and the bytes it was parsed from. */
-  readonly body: unknown;
-  readonly rawBody: Uint8Array;
-  readonly idempotencyKey?: string;
-  /** The SDK says that this is its own retry. */
-  readonly isSdkRetry: boolean;
-  /** Milliseconds after which the client gives up, or the host ends the invocation. */
-  readonly timeLimitMs?: number;
-  /** The same, where nothing is said before the end. */
-  readonly wholeLimitMs?: number;
-  /** Aborted when the client has left, and by the chat itself when it has to stop. */
-  readonly stop: AbortController;
-}
-
-/** A chat that the gateway itself has asked for: the caller has been counted and let in already. */
-export interface InnerChat {
-  /** Who is asked, where that is an agent: no model of the name of its model is. */
-  readonly agent?: string | undefined;
-  readonly parentId: string | null;
-  /** Writes are deduplicated under it; null: under the chat. */
-  readonly rootId: string | null;
-  /** The session that it works in, which is open already. */
-  readonly sessionId?: string | undefined;
-  /** What came with the request of whoever asks. */
-  readonly runtimeConfig?: RuntimeConfig | undefined;
-  /** Of the agents above. */
-  readonly purse?: RunPurse | undefined;
-  readonly via: readonly CallerLink[];
-  /** What it is asked has been made of content from outside. */
-  readonly readOutside: boolean;
-  /** It was tried before, and may have written. */
-  readonly isRepeated: boolean;
-}
-
-export interface OpenedChat {
-  readonly callId: string;
-  /** Own id, or that of the first of the attempts at this request: their writes are deduplicated under it. */
-  readonly rootId: string;
-  /** An earlier attempt may have written. */
-  readonly writesBefore: boolean;
-  readonly route: string;
-  readonly request: ChatRequest;
-  readonly context: CallContext;
-  readonly offer: Offer;
-  /** Undefined where no agent was asked. */
-  readonly agent?: AgentVoice | undefined;
-  /** Undefined where the model asks for tools by function calls. */
-  readonly dialect?: TextDialect | undefined;
-  readonly routes: readonly Route[];
-  /** The conversation as the back end is to see it. */
-  readonly messages: readonly JsonObject[];
-  /** Told of in `messages`; the client does not know them. */
-  readonly late: LateResults;
-  /** Those of `messages` that nobody but the model may get. */
-  readonly hidden: ReadonlySet<JsonObject>;
-  /** Passages of knowledge bases that are among `messages`. */
-  readonly sources: readonly ChatSource[];
-  /** Its answer passes as it comes: see models/relay.ts. */
-  readonly isRelayed: boolean;
-  /** `messages` hold content that a tool brought in from outside. */
-  readonly hasReadOutside: boolean;
-  readonly slots: number;
-  /** What the admission holds against budgets; undefined: no budget applies. */
-  readonly reserved: Amount | undefined;
-  readonly idempotencyKey: string | undefined;
-  readonly wallClockMs: number;
-  /** The request as it came. */
-  readonly original: OriginalRequest | undefined;
-  readonly stop: AbortController;
-  readonly credential: (name: string) => Promise<string>;
-}
+import type { ChatInput, OpenedChat } from "./opened-chat.ts";
 
 interface Opened {
   readonly callId: string;
@@ -164,9 +68,12 @@ export type Opening =
 
 /** Tool slots that a chat with tools asks for when it starts; more are taken when they are needed. */
 const slotsPerChat = 4;
+
 const attachWithinMs = 15 * 60_000;
+
 /** Left of that limit for our error to get out and the chat to be settled. */
 const marginMs = 1_000;
+
 const maxAdmissions = 8;
 
 interface Prepared {

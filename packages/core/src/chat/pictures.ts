@@ -4,7 +4,7 @@
  */
 import { openHandle } from "../calls/open-handle.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import { pictureTypeOf } from "../picture-type.ts";

@@ -2,9 +2,9 @@
  * The one loop: model, tools, model, …, as one stream of events (design "Chat"). Everything that can
  * refuse the request has happened in open-chat.ts; from here on an error is an event.
  */
-import type { CallFinish, KeptTurn, SettleInput } from "../ports/repos.ts";
+import type { CallFinish, KeptTurn, SettleInput } from "../ports/calls.ts";
 import type { Span } from "../ports/traces.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
@@ -26,7 +26,7 @@ import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, resultsOf, type LateResults } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
-import type { OpenedChat } from "./open-chat.ts";
+import type { OpenedChat } from "./opened-chat.ts";
 import {
   countShown,
   isOfPictures,

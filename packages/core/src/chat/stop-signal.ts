@@ -1,9 +1,9 @@
 /** Everything that can end a chat from outside, with its reason. */
-import type { Spent } from "../budgets/chat-meter.ts";
+import type { Spent } from "../budgets/cost.ts";
 import { holdLease, processEnd, reasonOf, type Lease } from "../calls/lease.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { OpenedChat } from "./open-chat.ts";
+import type { OpenedChat } from "./opened-chat.ts";
 
 export class StopSignal {
   readonly #stop: AbortController;

@@ -2,13 +2,14 @@
  * The answer of a chat as kept for whoever sends the same request again, and the events made from it
  * again: a repetition gets the first answer, streamed or not (design "Idempotency").
  */
-import type { Call, StoredOutcome, Usage } from "../calls/call.ts";
+import type { Call, StoredOutcome } from "../calls/call.ts";
+import type { Usage } from "../calls/usage.ts";
 import { readAnswer, storeAnswer } from "../calls/kept-answer.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { readAll } from "../ports/blob-store.ts";
 import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
-import type { OpenedChat } from "./open-chat.ts";
+import type { OpenedChat } from "./opened-chat.ts";
 
 export function storeChatOutcome(
   deps: CoreDeps,

@@ -1,5 +1,5 @@
 /** Token counts, summed over all rounds of a chat (CHAT-2). */
-import type { Usage } from "../calls/call.ts";
+import type { Usage } from "../calls/usage.ts";
 import type { JsonValue } from "../json.ts";
 
 /** Adds number by number, nested details too. */

@@ -7,11 +7,22 @@ import type { CallerLink } from "../calls/call.ts";
 import type { JsonObject } from "../json.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
 import type { LoopLimits } from "./loop-guard.ts";
-import type { OpenedChat } from "./open-chat.ts";
+import type { CallContext } from "../context.ts";
+import type { Offer } from "./offer.ts";
+import type { Route } from "./providers/route.ts";
+import type { ChatRequest } from "./schema.ts";
+import type { TextDialect } from "./text-dialect.ts";
 import type { AssembledToolCall } from "./providers/provider.ts";
 
 /** What of a chat is its speaker's. */
-export type SpokenPart = Pick<OpenedChat, "context" | "offer" | "dialect" | "routes" | "request">;
+export interface SpokenPart {
+  readonly request: ChatRequest;
+  readonly context: CallContext;
+  readonly offer: Offer;
+  /** Undefined where the model asks for tools by function calls. */
+  readonly dialect?: TextDialect | undefined;
+  readonly routes: readonly Route[];
+}
 
 export interface NextVoice {
   readonly from: string;

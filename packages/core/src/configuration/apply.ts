@@ -6,7 +6,7 @@
 import { admitAgain } from "../calls/admit.ts";
 import type { Presented } from "../callers/authenticate.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";

@@ -1,6 +1,6 @@
 /** A tenant's configuration as one JSON document: the same bytes for the same state, and no secret in it. */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { currentConfig } from "../current-config.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";

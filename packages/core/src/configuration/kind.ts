@@ -3,7 +3,7 @@
  * checked and written is said once for each kind, over what its own routes do: functions/http/configuration.
  */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { Reference } from "../services/references.ts";
 import type { TenantConfig } from "../tenant-config.ts";

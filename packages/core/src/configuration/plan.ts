@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, type JsonValue } from "../json.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { firstEffect, rehearsing } from "./rehearse.ts";
 
 function createCore(): { readonly core: CoreDeps; readonly asked: string[] } {

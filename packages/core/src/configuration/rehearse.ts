@@ -2,7 +2,7 @@
  * What a change would meet with, without being made: it is carried out up to its first effect. So whatever refuses it
  * is what will refuse it, and nothing is checked in two ways (decision 0052).
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 
 /** Functions of repositories and of the blob store that change nothing. */
 const reads: ReadonlySet<string> = new Set([

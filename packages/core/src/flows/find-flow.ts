@@ -3,7 +3,7 @@
  * run needs them, once for each version of them, since a version never changes (FLOW-4).
  */
 import { createHash } from "node:crypto";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson, parseJson } from "../json.ts";
 import type { FlowHead } from "../ports/flows.ts";

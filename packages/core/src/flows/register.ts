@@ -4,7 +4,7 @@
  * `version` gets from then on.
  */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { schemaProblem } from "../errors/schema-problems.ts";
 import { newId } from "../ids.ts";

@@ -3,10 +3,11 @@
  * those is written together, a few times a second, beside the turn; while nobody is there nothing is written but
  * what shows whether somebody has come.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
-import { publish, type Publication } from "../realtime/publish.ts";
+import { publish } from "../realtime/publish.ts";
+import type { Publication } from "../realtime/publication.ts";
 import { mergeChunks, type GroupChatEvent } from "./events.ts";
 import type { NewGroupChatMember } from "./group-chat.ts";
 import { toSpeaker } from "./members.ts";

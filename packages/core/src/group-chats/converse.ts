@@ -5,14 +5,14 @@
  */
 import * as z from "zod";
 import { wakeCall } from "../calls/wake.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isOutage } from "../errors/outage.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import type { BegunTurn } from "../ports/group-chats.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
+import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../tools/tool-call.ts";
 import { waitForOutage } from "../tools/wait-for-outage.ts";
 import { authorOf, displayNameSchema, findGroupChat, noSuchGroupChat } from "./members.ts";
 import { Turn, type TurnCall, type TurnEnd } from "./turn.ts";

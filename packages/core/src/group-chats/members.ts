@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { GroupChatViewer } from "../ports/group-chats.ts";
 import type { GroupChat, NewGroupChatMember } from "./group-chat.ts";
@@ -31,7 +31,7 @@ export function viewerOf(caller: Caller): GroupChatViewer | undefined {
 
 /** @throws GatewayError `not_found`, the same for a missing, a foreign and a hidden room */
 export async function findGroupChat(
-  { repos }: Pick<CoreDeps, "repos">,
+  { repos }: Pick<AdapterDeps, "repos">,
   { tenant, caller }: Pick<CallContext, "tenant" | "caller">,
   id: string,
 ): Promise<GroupChat> {

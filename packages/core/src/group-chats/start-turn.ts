@@ -4,7 +4,7 @@
  */
 import { invokeTool, type Invoked, type InvokeRequest } from "../calls/invoke.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, parseJson } from "../json.ts";

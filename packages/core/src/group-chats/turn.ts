@@ -3,13 +3,13 @@
  * knows is in the rows: where its process dies, another one goes on behind the last answer that was finished, and
  * begins the one that was not anew, under its id.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isOutage } from "../errors/outage.ts";
 import { toOpenAiError } from "../errors/to-openai.ts";
 import { newId } from "../ids.ts";
 import type { BegunTurn } from "../ports/group-chats.ts";
-import type { InvocationContext } from "../tools/adapter.ts";
+import type { InvocationContext } from "../tools/tool-call.ts";
 import { Announcer } from "./announcer.ts";
 import { Chunks, mostSaidBytes } from "./chunks.ts";
 import type { GroupChatEvent, TurnReason } from "./events.ts";

@@ -3,7 +3,7 @@ import { findAgent, type AgentRecord } from "../agents/agent.ts";
 import { runAgent, type AgentEvent } from "../agents/run-agent.ts";
 import type { CallPlace } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError, type GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { findTool } from "../tools/catalog.ts";

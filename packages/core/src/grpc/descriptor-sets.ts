@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { readAll, tenantKey, type BlobEntry, type BlobStore } from "../ports/blob-store.ts";
-import type { Page, PageRequest } from "../ports/repos.ts";
+import type { Page, PageRequest } from "../ports/page.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { Descriptors } from "./descriptors.ts";
 import { ParameterSchemas } from "./parameters.ts";

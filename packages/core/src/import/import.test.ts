@@ -4,7 +4,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
-import type { PluginRepo } from "../ports/repos.ts";
+import type { PluginRepo } from "../ports/plugins.ts";
 import { importLimits } from "./limits.ts";
 
 describe(`documents in several files ${verifies("BLIND-1")}`, () => {

@@ -5,11 +5,11 @@
 import { sealCredential } from "../blind/credential-resolver.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
-import type { PluginChanges } from "../ports/repos.ts";
+import type { PluginChanges } from "../ports/plugins.ts";
 import { readVcpSource } from "../vcp/plugins/folders.ts";
 import { importVcpFolders } from "../vcp/plugins/import.ts";
 import type { VcpSource } from "../vcp/plugins/source.ts";

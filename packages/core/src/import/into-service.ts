@@ -4,7 +4,7 @@
  * left out. Importing the same document again changes what it changed, and nothing else.
  */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { schemaProblem } from "../errors/schema-problems.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";

@@ -10,7 +10,7 @@ import type { PluginRecord } from "../blind/plugin.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
-import type { NewPlugin } from "../ports/repos.ts";
+import type { NewPlugin } from "../ports/plugins.ts";
 import { noAuth, type Candidate, type CandidateAuth, type ReadSource, type Skipped } from "./candidate.ts";
 import { changedFields } from "./compare.ts";
 import { configToJson } from "./credentials.ts";

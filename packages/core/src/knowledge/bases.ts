@@ -1,6 +1,6 @@
 /** Knowledge bases as those who manage them see them (KB-1). */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { KnowledgeBase } from "../ports/knowledge.ts";

@@ -4,7 +4,7 @@
  */
 import { createHash, randomUUID, type Hash } from "node:crypto";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { tenantKey } from "../ports/blob-store.ts";

@@ -1,5 +1,5 @@
 /** Takes away what nobody can see any more: chunks a few at a time, then the blob, then the account of it. */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { KnowledgeGarbage } from "../ports/knowledge.ts";
 

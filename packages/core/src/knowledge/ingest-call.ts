@@ -2,9 +2,9 @@
 import { enqueue } from "../calls/enqueue.ts";
 import { newToolCall } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { newId } from "../ids.ts";
-import type { NewCall } from "../ports/repos.ts";
+import type { NewCall } from "../ports/calls.ts";
 import type { Tool } from "../tools/tool.ts";
 import { formatToolUri } from "../tools/uri.ts";
 

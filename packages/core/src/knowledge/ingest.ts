@@ -3,13 +3,13 @@
  * It looks at what is missing and does that, again and again, so that whoever takes the call over, or finds it done,
  * or comes upon a newer version, does what is right then. Nothing of the text goes into the log or the outcome.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { Pace } from "../pace.ts";
 import { readAll } from "../ports/blob-store.ts";
 import type { ChunkPlace, Ingest, IngestFence, KnowledgeDocument, NewChunk } from "../ports/knowledge.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
+import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../tools/tool-call.ts";
 import { cutText, type Piece } from "./chunk.ts";
 import type { KnowledgeConfig } from "./config.ts";
 import { tooLarge } from "./documents.ts";

@@ -3,11 +3,11 @@
  * well, never what they say. Like all that is about a call, it is for those who may see the calls of who asked.
  */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { publish } from "../realtime/publish.ts";
-import type { KnowledgeQuery, SearchResult } from "./search.ts";
+import type { KnowledgeQuery, SearchResult } from "./query.ts";
 
 const mostHits = 50;
 const longestName = 200;

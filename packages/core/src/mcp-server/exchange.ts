@@ -1,10 +1,10 @@
 /** One message of a client and what is known of it: what the methods of the server are given. */
 import type { HeaderReader, Presented } from "../callers/authenticate.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import type { JsonObject } from "../json.ts";
 import type { RpcMessage, RpcRequest } from "../mcp/json-rpc.ts";
-import type { AdmitResult } from "../ports/repos.ts";
+import type { AdmitResult } from "../ports/calls.ts";
 import type { Span } from "../ports/traces.ts";
 import type { Peer } from "./peer.ts";
 import type { Toolset } from "./toolset.ts";

@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { endStates } from "../calls/call.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 import { encodeNotice, type RpcId, type RpcRequest } from "../mcp/json-rpc.ts";

@@ -1,7 +1,7 @@
 /** `notifications/progress` of one request: what the back end tells, else a sign of life; values only ever grow. */
 import type { JsonValue } from "../json.ts";
 import { encodeNotice } from "../mcp/json-rpc.ts";
-import type { Progress } from "../tools/adapter.ts";
+import type { Progress } from "../tools/tool-call.ts";
 
 /** Between signs of life. */
 const beatMs = 5_000;

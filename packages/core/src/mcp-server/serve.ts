@@ -6,7 +6,7 @@
 import { identify } from "../calls/admit.ts";
 import { cancelCall } from "../calls/cancel.ts";
 import { endStates } from "../calls/call.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import {

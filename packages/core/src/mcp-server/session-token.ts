@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import type { RpcId } from "../mcp/json-rpc.ts";
 import { isSessionRevision, newestSessionRevision } from "../mcp/revisions.ts";

@@ -4,7 +4,7 @@
  */
 import { timingSafeEqual } from "node:crypto";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { canonicalJson, parseJson, type JsonValue } from "../json.ts";
 
 type Signer = Pick<CoreDeps, "sealer">;

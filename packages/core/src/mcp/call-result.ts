@@ -8,7 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { Redactor } from "../secrets/redactor.ts";
-import type { ToolReply } from "../tools/adapter.ts";
+import type { ToolReply } from "../tools/tool-call.ts";
 import { checkValue } from "../tools/arguments.ts";
 import { sayWrapped, toUnwrappedReply, wrappedIn } from "./wrapped-result.ts";
 

@@ -8,7 +8,7 @@ import type { CredentialResolver } from "../blind/credential-resolver.ts";
 import { leave } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallContext } from "../context.ts";
-import type { AccessToken, TokenSource } from "../oauth/token-source.ts";
+import type { AccessToken, TokenSource } from "../oauth/access-token.ts";
 import { randomHex } from "../random-hex.ts";
 import type { Egress, EgressRequest, EgressResponse, EgressSocket, EgressTls } from "../ports/egress.ts";
 import { withLiterals, type HttpAuth } from "../services/http-auth.ts";

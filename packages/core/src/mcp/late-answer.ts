@@ -2,7 +2,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 import { Redactor } from "../secrets/redactor.ts";
-import type { ToolReply } from "../tools/adapter.ts";
+import type { ToolReply } from "../tools/tool-call.ts";
 import { toToolReply, type ResultOptions } from "./call-result.ts";
 import { readMcpAnswer } from "./node-messages.ts";
 

@@ -8,7 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 import type { Redactor } from "../secrets/redactor.ts";
-import { InputRequired, type InputAnswers } from "../tools/adapter.ts";
+import { InputRequired, type InputAnswers } from "../tools/tool-call.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcError, RpcNotice } from "./json-rpc.ts";
 import { toHeaderValue } from "./mirrored-headers.ts";

@@ -5,7 +5,7 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import { isJsonObject, parseJson, parseKeepingDigits, type JsonObject, type JsonValue } from "../json.ts";
-import type { ToolReply } from "../tools/adapter.ts";
+import type { ToolReply } from "../tools/tool-call.ts";
 import { checkValue } from "../tools/arguments.ts";
 
 const wrapper = "result";

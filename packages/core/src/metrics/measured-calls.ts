@@ -6,7 +6,8 @@ import type { Call, CallState } from "../calls/call.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Metrics } from "../ports/metrics.ts";
 import type { FlowRunRepo } from "../ports/flow-runs.ts";
-import type { CallFinish, CallRepo, NewCall, Repos } from "../ports/repos.ts";
+import type { CallFinish, CallRepo, NewCall } from "../ports/calls.ts";
+import type { Repos } from "../ports/repos.ts";
 
 /** What is known of a call that has not ended. */
 interface Open {

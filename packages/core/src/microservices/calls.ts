@@ -4,7 +4,7 @@
  */
 import { createHttpBehaviour, type HttpService } from "../services/http-operations.ts";
 import type { DiscoveredTools, OpenService, ProbeReport, SchemeDeps, ServiceCall } from "../services/scheme.ts";
-import type { InvocationContext, ToolReply } from "../tools/adapter.ts";
+import type { InvocationContext, ToolReply } from "../tools/tool-call.ts";
 import { isHttp, toHttpConfig, type SvcConfig } from "./config.ts";
 import { Directory } from "./discovery/directory.ts";
 import { createGrpcBehaviour } from "./grpc-behaviour.ts";

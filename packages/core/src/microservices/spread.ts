@@ -7,7 +7,7 @@ import type { Clock } from "../ports/clock.ts";
 import { verdictOf } from "../services/breaker.ts";
 import type { OpenService } from "../services/scheme.ts";
 import { deliveryOf, withDelivery } from "../errors/delivery.ts";
-import type { InvocationContext } from "../tools/adapter.ts";
+import type { InvocationContext } from "../tools/tool-call.ts";
 import { attemptTimedOut } from "../tools/execute-call.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { Balancer } from "./balancer.ts";

@@ -3,12 +3,13 @@
  * sealed until the node asks for it; what does not fit into a frame is a blob and goes by a link.
  */
 import type { CallContext } from "../context.ts";
-import type { AdapterDeps, CoreDeps } from "../deps.ts";
+import type { AdapterDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { tenantKey } from "../ports/blob-store.ts";
 import type { NodeRun } from "./node.ts";
-import type { NodeWork } from "./run.ts";
+import type { NodeWork } from "./work.ts";
 
 /** Leaves room for the rest of the frame. */
 const longestInline = 24_000;

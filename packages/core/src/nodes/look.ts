@@ -1,5 +1,5 @@
 /** Has nodes ask at once what they are to do, rather than with their next beat. */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import { publish } from "../realtime/publish.ts";
 

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { hasScope, mayUseTool } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { currentConfig } from "../current-config.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";

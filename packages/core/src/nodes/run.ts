@@ -4,36 +4,16 @@
  */
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isOutage } from "../errors/outage.ts";
-import type { AdapterDeps } from "../deps.ts";
 import { newId } from "../ids.ts";
-import type { JsonObject } from "../json.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { InvocationContext, ToolReply } from "../tools/adapter.ts";
+import type { InvocationContext, ToolReply } from "../tools/tool-call.ts";
 import { keepInput } from "./input.ts";
 import type { NodeRun } from "./node.ts";
 import { parseNodeResult, settleRun, toReply } from "./results.ts";
-
-export type NodeDeps = Pick<
-  AdapterDeps,
-  "repos" | "blobs" | "sealer" | "answers" | "tellNow" | "timing" | "clock" | "log"
->;
+import type { NodeDeps, NodeWork } from "./work.ts";
 
 /** At most this long a waiting process does not look whether the node is still there. */
 const longestLookMs = 5_000;
-
-/** What a node is to carry out. */
-export interface NodeWork {
-  readonly callId: string;
-  /** Of the call's row, for what ends it. */
-  readonly attempt: number;
-  readonly tool: string;
-  readonly toolHash: string;
-  /** The node that it must be; null: whichever has room. */
-  readonly node: string | null;
-  readonly arguments: JsonObject;
-  /** What to say where no node is connected that offers it. */
-  readonly notConnected: () => GatewayError;
-}
 
 /** @throws GatewayError of `notConnected` */
 export async function offerRun(

@@ -4,7 +4,7 @@
  * brings no key, so everything is decided by the state, and whoever has a wrong one learns nothing.
  */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isOutage, throughOutage } from "../errors/outage.ts";
 import type { OAuthGrant, OAuthLink } from "../ports/oauth.ts";

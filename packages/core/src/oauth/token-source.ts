@@ -18,54 +18,29 @@ import { egressUnder } from "../traces/egress-under.ts";
 import { accessEnded, oauthErrorOf, requestToken, type TokenReply as Reply } from "./token-endpoint.ts";
 import { toTooSlow } from "./token-errors.ts";
 import { TokenMemory } from "./token-memory.ts";
-
-export interface AccessToken {
-  readonly value: string;
-  /** Counts the tokens of its grant. */
-  readonly generation: number;
-  /** It was there before it was asked for, so the back end may know better. */
-  readonly cached: boolean;
-}
-
-export interface TokenOptions {
-  readonly context: CredentialContext;
-  /** URI of the tool, and what it is called in messages. */
-  readonly tool: string;
-  readonly toolName: string;
-  /** Ends the wait, not the request that others wait for, too. */
-  readonly signal: AbortSignal;
-  /** The back end does not take this one: another is wanted. */
-  readonly refused?: AccessToken | undefined;
-}
-
-export interface TokenSource {
-  /**
-   * @throws GatewayError `credential_missing` with `connect_url` where a user has still to give access;
-   * `credential_invalid` naming the setting that the server refuses; `tool_timeout`, `tool_unreachable`,
-   * `tool_failed` for a server that cannot be used. All before anything was sent to the tool.
-   */
-  accessToken(client: OAuthClient, options: TokenOptions): Promise<AccessToken>;
-  /**
-   * Has this user given access, as far as can be said without asking the server?
-   * @throws GatewayError `credential_unreadable` naming the connection
-   */
-  isConnected(client: OAuthClient, context: CredentialContext): Promise<boolean>;
-}
+import type { AccessToken, TokenOptions, TokenSource } from "./access-token.ts";
 
 type TokenDeps = Pick<AdapterDeps, "repos" | "sealer" | "egress" | "clock" | "log" | "timing" | "publicUrl">;
 
 /** A holder that gives no sign of life for so long has lost the lease. */
 const leaseMs = 10_000;
+
 const heartbeatMs = 3_000;
+
 /** Waits between two looks at a row that somebody else is working on. */
 const firstPollMs = 25;
+
 const longestPollMs = 500;
+
 /** Longest that anybody works or waits for one token: the request, its second form, and a lapsed lease. */
 const longestFlightMs = 90_000;
+
 /** Longest that a flight tries to keep what the server has answered: the refresh token before it is spent. */
 const keepingMs = 30_000;
+
 /** Answers that could not be kept, for the next flight of their grant in this process. */
 const mostUnkept = 1_000;
+
 /** A clear refusal is not asked for again so soon. */
 const refusalMs = 1_000;
 

@@ -1,6 +1,6 @@
 /** Agents of a tenant; every change raises the config version. */
 import type { AgentRecord, NewAgent } from "../agents/agent.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export interface AgentRepo {
   /** @throws GatewayError `conflict` (param `name`) for a name taken, or too many agents */

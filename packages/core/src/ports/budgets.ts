@@ -4,7 +4,7 @@
  */
 import type { Budget, BudgetState } from "../budgets/budget.ts";
 import type { Price, PriceTables } from "../budgets/price.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export type NewBudget = Omit<Budget, "id" | "createdAt">;
 export type BudgetChange = Partial<Pick<Budget, "name" | "limitTokens" | "limitMicros" | "enabled">>;

@@ -3,7 +3,7 @@ import type { BudgetRefusal } from "../budgets/budget.ts";
 import type { Call, UnreadableCall } from "../calls/call.ts";
 import type { Waiting } from "../calls/look-again.ts";
 import type { Listeners } from "../realtime/connection.ts";
-import type { OpenBreaker } from "../services/open-breakers.ts";
+import type { OpenBreaker } from "./tool-services.ts";
 
 export type ClaimResult =
   | {

@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import type { Call, CallState } from "../calls/call.ts";
-import type { CallFinish, NewCall, RecordResult } from "./repos.ts";
+import type { CallFinish, NewCall, RecordResult } from "./calls.ts";
 
 export const flowStepStates = [
   "running",

@@ -1,8 +1,8 @@
 /** Persistence of flows, their versions and the addresses that start them. Rules as in repos.ts. Contract: test/contract/flows-repo.ts. */
 import type { Role } from "../callers/caller.ts";
 import type { JsonObject } from "../json.ts";
-import type { Effect } from "../tools/tool.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Effect } from "../tools/effect.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 /** What the tenant's snapshot knows of a flow that has been published; the definition is read by its hash. */
 export interface FlowHead {

@@ -1,6 +1,6 @@
 /** Persistence of group chats. Rules as in repos.ts. Contract: test/contract/group-chats-repo.ts. */
 import type { GroupChat, GroupChatMember, GroupChatMessage, NewGroupChatMember } from "../group-chats/group-chat.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export type NewGroupChat = Pick<
   GroupChat,

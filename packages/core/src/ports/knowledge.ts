@@ -1,6 +1,7 @@
 /** Persistence of knowledge bases. Rules as in repos.ts. Contract: test/contract/knowledge-repo.ts. */
 import type { KnowledgeAcl, KnowledgeConfig, KnowledgeReader } from "../knowledge/config.ts";
-import type { NewCall, Page, PageRequest } from "./repos.ts";
+import type { NewCall } from "./calls.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export const documentStates = ["queued", "extracting", "chunking", "embedding", "ready", "failed"] as const;
 export type DocumentState = (typeof documentStates)[number];

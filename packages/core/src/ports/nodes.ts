@@ -2,7 +2,7 @@
  * Persistence of nodes and of the calls that they have in hand. Rules as in repos.ts. Contract:
  * test/contract/nodes-repo.ts.
  */
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 import type { NewNodeRun, NodeRecord, NodeRegistration, NodeRun } from "../nodes/node.ts";
 
 export type Registered =

@@ -3,7 +3,7 @@
  * comes first, one function is one database round trip. Contract: test/contract/oauth-repo.ts.
  */
 import type { OAuthGrantType } from "../blind/definition.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 /** Whose a grant is, and what for: everything about the client that makes a token another one, hashed. */
 export interface OAuthGrantKey {

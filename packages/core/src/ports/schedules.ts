@@ -1,6 +1,7 @@
 /** Persistence of schedules. Rules as in repos.ts. Contract: test/contract/schedules-repo.ts. */
 import type { Schedule } from "../schedules/schedule.ts";
-import type { NewCall, Page, PageRequest } from "./repos.ts";
+import type { NewCall } from "./calls.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export type NewSchedule = Pick<
   Schedule,

@@ -7,7 +7,7 @@ import type {
   SubscriptionChange,
   SubscriptionHolder,
 } from "../subscriptions/subscription.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export interface Holding {
   readonly instance: string;

@@ -1,6 +1,6 @@
 /** Persistence of variables. Rules as in repos.ts. Contract: test/contract/variables-repo.ts. */
 import type { NewVariable, VariableChange, VariableEntry, VariableKind } from "../vcp/placeholders/variable.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export interface VariableText {
   readonly id: string;

@@ -10,7 +10,7 @@ import type {
   WebhookChange,
   WebhookDelivery,
 } from "../webhooks/webhook.ts";
-import type { Page, PageRequest } from "./repos.ts";
+import type { Page, PageRequest } from "./page.ts";
 
 export interface DeliveryClaim {
   readonly limit: number;

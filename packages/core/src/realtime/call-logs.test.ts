@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { tellProgress } from "../calls/progress.ts";
 import { CallLogs } from "./call-logs.ts";
 import { Listening } from "./listening.ts";
-import type { Publication } from "./publish.ts";
+import type { Publication } from "./publication.ts";
 
 interface World {
   readonly logs: CallLogs;

@@ -6,7 +6,7 @@
 import type { JsonObject } from "../json.ts";
 import type { Log, LogFields, LogLevel } from "../ports/log.ts";
 import type { Listening } from "./listening.ts";
-import type { Publication } from "./publish.ts";
+import type { Publication, FrameSink } from "./publication.ts";
 
 const shown = [
   "tool",
@@ -22,6 +22,7 @@ const shown = [
   "total",
   "note",
 ] as const;
+
 /** Lines kept while they cannot be written; more are dropped, oldest first. */
 const mostLines = 500;
 
@@ -31,13 +32,6 @@ export interface CallLogsOptions {
   readonly write: (tenant: string, lines: readonly Publication[]) => Promise<unknown>;
   /** Called with the first line that waits. */
   readonly onLine?: () => void;
-}
-
-/** Takes what may be told a moment later, together with other things. */
-export interface FrameSink {
-  /** Is there anybody to be told? */
-  hearsVcp(tenant: string): boolean;
-  tell(tenant: string, publication: Publication): void;
 }
 
 export class CallLogs implements Log, FrameSink {

@@ -4,7 +4,7 @@
  */
 import { admit } from "../calls/admit.ts";
 import type { Authenticator, HeaderReader } from "../callers/authenticate.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { ConnectionAt } from "../ports/connections.ts";
 import { hashTicket, tenantOfTicket } from "./ticket.ts";

@@ -2,7 +2,7 @@
  * Sends events to the connections that no process holds, those of AWS's WebSocket API: whichever process
  * comes by claims what is due. At least once: a process that dies in between leaves its claim to the next one.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { Push, RemotePush } from "../ports/push.ts";
 import { namesFor } from "./audience.ts";

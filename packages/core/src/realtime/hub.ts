@@ -3,7 +3,7 @@
  * looks for new rows while it holds connections, and at once where the change was made by itself; while it
  * holds none it reads nothing. The rows of its connections live as long as it renews them.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { ConnectionAt } from "../ports/connections.ts";
 import type { Push } from "../ports/push.ts";

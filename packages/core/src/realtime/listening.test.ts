@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { CallLogs } from "./call-logs.ts";
 import { Listening } from "./listening.ts";
-import type { Publication } from "./publish.ts";
+import type { Publication } from "./publication.ts";
 
 const both = { calls: true, logs: true };
 

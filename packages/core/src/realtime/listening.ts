@@ -3,7 +3,7 @@
  * they are asked for, so that it costs no trip, and a tenant to whom nobody listens costs nothing here.
  */
 import type { FlowRunRepo } from "../ports/flow-runs.ts";
-import type { CallRepo } from "../ports/repos.ts";
+import type { CallRepo } from "../ports/calls.ts";
 import type { Listeners } from "./connection.ts";
 
 /** Tenants kept; the one that was noted first goes first. */

@@ -1,6 +1,6 @@
 /** What a message type of clients is: its form, and what is answered. */
 import type * as z from "zod";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import type { JsonObject } from "../json.ts";
 import type { Connection } from "./connection.ts";
 

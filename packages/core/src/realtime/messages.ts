@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import { requireScope } from "../calls/admit.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { schemaProblem } from "../errors/schema-problems.ts";
 import { toOpenAiError } from "../errors/to-openai.ts";

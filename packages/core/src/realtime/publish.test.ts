@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { createFakeCore } from "../../../../test/support/fake-core.ts";
 import type { NewEvent } from "./connection.ts";
-import { publish, type Publication } from "./publish.ts";
+import { publish } from "./publish.ts";
+import type { Publication } from "./publication.ts";
 
 async function published(publication: Publication): Promise<readonly NewEvent[]> {
   const written: NewEvent[] = [];

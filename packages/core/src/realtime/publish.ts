@@ -3,25 +3,14 @@
  * client or a whole tenant. Written as rows like the events of calls, so it reaches them in every home and
  * survives the process that said it; nothing is written where nobody is there.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
-import type { Audience, NewEvent } from "./connection.ts";
+import type { NewEvent } from "./connection.ts";
+import type { Publication } from "./publication.ts";
 
 /** Leaves room for the rest of the frame. */
 const longestData = 31_000;
-
-export interface Publication {
-  readonly type: string;
-  readonly audience: Audience;
-  readonly data: JsonObject;
-  /** `data` is the whole frame: VCP clients expect no envelope. */
-  readonly bare?: boolean;
-  /** The call that it is about. Data that is too large is left out, and the call named instead. */
-  readonly callId?: string;
-  readonly callerId?: string;
-  readonly sessionId?: string;
-}
 
 /**
  * @returns for how many of them somebody is there

@@ -6,7 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { hashApiKey } from "../callers/api-key.ts";
 import type { Caller } from "../callers/caller.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { idPrefixes } from "../ids.ts";
 
 const lifetimeMs = 60_000;

@@ -3,7 +3,7 @@ import { longestHopMs } from "../calls/enqueue.ts";
 import { enterLiveSession } from "../calls/own-session.ts";
 import { hasScope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { toRfc3339 } from "../time.ts";

@@ -3,7 +3,8 @@
  * firing, with the permissions, tools and settings of then.
  */
 import type { CallContext } from "../context.ts";
-import type { AdapterDeps, CoreDeps } from "../deps.ts";
+import type { AdapterDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { loadScheme } from "../tools/catalog.ts";

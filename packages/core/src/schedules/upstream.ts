@@ -1,6 +1,6 @@
 /** `POST /v1/schedule_task` as clients of VCP send it: one call at one time, with upstream's bodies. */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { toRfc3339 } from "../time.ts";

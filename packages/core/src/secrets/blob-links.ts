@@ -10,7 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { parseJson } from "../json.ts";
 import { tenantOfKey, type Presign, type PresignOptions } from "../ports/blob-store.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Tenant, TenantRepo } from "../ports/repos.ts";
+import type { Tenant, TenantRepo } from "../ports/tenants.ts";
 import type { Sealer } from "./sealer.ts";
 
 export const blobPath = "/v1/blobs/";

@@ -4,7 +4,7 @@
  * tenants are looked at of whom this process met such a value, so that asking often costs nothing.
  */
 import { credentialAad } from "../blind/credential-resolver.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import type { StoredCredential } from "./credential.ts";
 
 export async function countUnreadableCredentials(deps: Pick<CoreDeps, "repos" | "sealer">): Promise<number> {

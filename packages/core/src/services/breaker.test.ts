@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createFakeCore } from "../../../../test/support/fake-core.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { BreakerRepo } from "../ports/repos.ts";
-import type { ToolReply } from "../tools/adapter.ts";
+import type { BreakerRepo } from "../ports/tool-services.ts";
+import type { ToolReply } from "../tools/tool-call.ts";
 import { Breakers, type Guarded } from "./breaker.ts";
 import { OpenBreakers } from "./open-breakers.ts";
 

@@ -8,9 +8,9 @@ import * as z from "zod";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonValue } from "../json.ts";
 import type { Log } from "../ports/log.ts";
-import type { BreakerRepo } from "../ports/repos.ts";
+import type { BreakerRepo } from "../ports/tool-services.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { ToolReply } from "../tools/adapter.ts";
+import type { ToolReply } from "../tools/tool-call.ts";
 import type { OpenBreakers } from "./open-breakers.ts";
 
 export const breakerField = z

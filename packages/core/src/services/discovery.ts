@@ -2,7 +2,7 @@
  * Asking a back end for its tools, and keeping what it says for every instance (MCP-2). Kept is what may
  * have changed only: each write makes all instances read the tenant's configuration again.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { pinOf, saysTheSame, withPins } from "./pins.ts";
 import type { DiscoveredTools, Pinning, ServiceTool } from "./scheme.ts";
 import { discoveredToolSchema, type Discovered, type DiscoveredTool, type ToolService } from "./service.ts";

@@ -15,7 +15,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
-import type { InvocationContext, ToolReply } from "../tools/adapter.ts";
+import type { InvocationContext, ToolReply } from "../tools/tool-call.ts";
 import type { Tool } from "../tools/tool.ts";
 import { formatToolUri, type ToolUri } from "../tools/uri.ts";
 import { credentialsIn, headersField } from "./config-fields.ts";

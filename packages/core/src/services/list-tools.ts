@@ -1,15 +1,15 @@
 /** Tools of one service for people and pickers: those configured, or those its back end named (MCP-2). */
 import type { CallContext } from "../context.ts";
 import { currentConfig } from "../current-config.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { InvocationContext } from "../tools/adapter.ts";
+import type { InvocationContext } from "../tools/tool-call.ts";
 import type { Tool } from "../tools/tool.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { keepTools, withAccepted, type Acceptance } from "./discovery.ts";
 import { definitionHash, quarantineOf, type Quarantine } from "./pins.ts";
 import { requireService, runtimeOf } from "./register.ts";
-import type { ServiceRuntime } from "./runtime.ts";
+import type { ServiceRuntime } from "./scheme.ts";
 import type { DiscoveredTool, ToolService } from "./service.ts";
 
 export interface ListedServiceTools {

@@ -3,15 +3,8 @@
  * it along with what they are asked for, so that a call finds out what others know at no trip of its own. Kept
  * by tenant; while nothing fails there is nothing here.
  */
-import type { CallRepo } from "../ports/repos.ts";
-
-export interface OpenBreaker {
-  /** `svc_…` */
-  readonly service: string;
-  readonly version: number;
-  /** Milliseconds until a call may see whether the back end is well; 0 or less: now. */
-  readonly leftMs: number;
-}
+import type { CallRepo } from "../ports/calls.ts";
+import type { OpenBreaker } from "../ports/tool-services.ts";
 
 interface Seen {
   /** `performance.now()` before the database was asked: whatever was stored by then has been seen. */

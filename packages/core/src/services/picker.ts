@@ -6,7 +6,7 @@ import * as z from "zod";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { dispatcherOptions, type UriOption } from "../tools/uri.ts";
 import { SchemaVariants, secretKeyword, variantsKeyword } from "./config-fields.ts";
-import type { ServiceRuntime } from "./runtime.ts";
+import type { ServiceRuntime } from "./scheme.ts";
 
 export interface FormField {
   /** Path below `config`. */

@@ -3,7 +3,7 @@
  * tool URIs (flows, agents, schedules) adds one, and deletion and the route about references follow.
  */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { readEveryPage } from "../every-page.ts";
 import { encodeAddress, formatToolUri, parseToolUri } from "../tools/uri.ts";

@@ -5,7 +5,7 @@
  */
 import { sealCredential } from "../blind/credential-resolver.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { ifReadable } from "../errors/unreadable.ts";
 import { haveNodesLook } from "../nodes/look.ts";
@@ -18,7 +18,7 @@ import { isToolScheme } from "../tools/uri.ts";
 import { credentialsIn, liftSecrets, storeIt, type LiftedSecret } from "./config-fields.ts";
 import { invalidConfig, toInvalidConfig } from "./invalid-config.ts";
 import { findReferences, referencedError } from "./references.ts";
-import type { ServiceRuntime } from "./runtime.ts";
+import type { ServiceRuntime } from "./scheme.ts";
 import type { ToolService, ToolServiceChange } from "./service.ts";
 
 export type ServiceDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer" | "tellNow" | "log">;

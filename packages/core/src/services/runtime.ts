@@ -9,7 +9,8 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson } from "../json.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { InvocationContext, LateTool, ToolAdapter, ToolCall, ToolReply } from "../tools/adapter.ts";
+import type { InvocationContext, LateTool, ToolCall, ToolReply } from "../tools/tool-call.ts";
+import type { ToolAdapter } from "../tools/adapter.ts";
 import { attemptTimedOut } from "../tools/execute-call.ts";
 import type { Tool } from "../tools/tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri, type UriOptions } from "../tools/uri.ts";
@@ -24,27 +25,11 @@ import type {
   SchemeDeps,
   ServiceScheme,
   ServiceTool,
+  ServiceRuntime,
 } from "./scheme.ts";
 import type { ToolService } from "./service.ts";
 import { serviceToolName } from "./tool-name.ts";
 import { toInvalidConfig } from "./invalid-config.ts";
-
-/** What routes do with services, whatever the scheme. */
-export interface ServiceRuntime {
-  readonly scheme: ServiceScheme;
-  /** Asks back ends for tools, rather than knowing them from the configuration. */
-  readonly discovers: boolean;
-  /** @throws GatewayError `invalid_definition`, `egress_denied` whose `param` is the field's path below `config` */
-  check(tenant: string, record: ToolService): Promise<void>;
-  /** Tools of a service, disabled or not, by id. @throws GatewayError `invalid_definition` */
-  toolsOf(record: ToolService): readonly Tool[];
-  /** Undefined for schemes whose tools are all configured. */
-  discover(record: ToolService, context: InvocationContext): Promise<DiscoveredTools> | undefined;
-  pinning(record: ToolService): Pinning;
-  probe(record: ToolService, context: InvocationContext): Promise<ProbeReport>;
-  /** Ends what is held for a service that is gone or disabled. */
-  retire(tenant: string, record: Pick<ToolService, "id">): void;
-}
 
 interface MadeTool {
   readonly described: ServiceTool;

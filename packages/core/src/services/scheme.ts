@@ -5,19 +5,20 @@
  */
 import type * as z from "zod";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
-import type { ExplainedRequest } from "../blind/explain.ts";
+import type { ExplainedRequest } from "../tools/explained-request.ts";
 import type { ReplyCache } from "../blind/reply-cache.ts";
 import type { Role } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import type { JsonObject } from "../json.ts";
 import type { OAuthClient } from "../oauth/client.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../tools/adapter.ts";
-import type { Effect, Repeat } from "../tools/tool.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../tools/tool-call.ts";
+import type { Effect, Repeat } from "../tools/effect.ts";
 import type { ToolScheme, UriOptions } from "../tools/uri.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import type { HeldConnections } from "./held-connections.ts";
 import type { ToolHints, ToolService } from "./service.ts";
+import type { Tool } from "../tools/tool.ts";
 
 /** A tool of a service, as its configuration or its back end describes it. */
 export interface ServiceTool {
@@ -154,4 +155,21 @@ export interface ServiceScheme extends Omit<SchemeSpec<z.ZodType>, "create"> {
 export function defineScheme<Config extends z.ZodType<object>>(spec: SchemeSpec<Config>): ServiceScheme {
   // Whoever opens a service parses its configuration with this very schema, so the types agree.
   return spec;
+}
+
+/** What routes do with services, whatever the scheme. */
+export interface ServiceRuntime {
+  readonly scheme: ServiceScheme;
+  /** Asks back ends for tools, rather than knowing them from the configuration. */
+  readonly discovers: boolean;
+  /** @throws GatewayError `invalid_definition`, `egress_denied` whose `param` is the field's path below `config` */
+  check(tenant: string, record: ToolService): Promise<void>;
+  /** Tools of a service, disabled or not, by id. @throws GatewayError `invalid_definition` */
+  toolsOf(record: ToolService): readonly Tool[];
+  /** Undefined for schemes whose tools are all configured. */
+  discover(record: ToolService, context: InvocationContext): Promise<DiscoveredTools> | undefined;
+  pinning(record: ToolService): Pinning;
+  probe(record: ToolService, context: InvocationContext): Promise<ProbeReport>;
+  /** Ends what is held for a service that is gone or disabled. */
+  retire(tenant: string, record: Pick<ToolService, "id">): void;
 }

@@ -1,6 +1,6 @@
 /** Reaches a service's back end without a side effect, and says what was found (CFG-1). */
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError, type GatewayError } from "../errors/gateway-error.ts";
 import { probeTimeoutMs, probing } from "./list-tools.ts";
 import { requireService, runtimeOf } from "./register.ts";

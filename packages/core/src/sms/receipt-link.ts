@@ -5,7 +5,7 @@
 import { timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import { parseJson } from "../json.ts";
-import type { TenantRepo } from "../ports/repos.ts";
+import type { TenantRepo } from "../ports/tenants.ts";
 import type { Sealer } from "../secrets/sealer.ts";
 
 export const receiptPath = "/v1/sms/receipts/";

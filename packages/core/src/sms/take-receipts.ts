@@ -4,7 +4,7 @@
  * carried out if there is a receipt for it.
  */
 import type { Call } from "../calls/call.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import { formatToolUri } from "../tools/uri.ts";

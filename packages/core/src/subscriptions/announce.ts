@@ -1,5 +1,5 @@
 /** Has nodes look at once what they are to hold, where somebody has changed something that it hangs on. */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import { publish } from "../realtime/publish.ts";
 

@@ -1,7 +1,7 @@
 /** Which subscriptions a node is to hold, and what it needs for that: the broker's account and what is consumed. */
 import { createCredentialResolver } from "../blind/credential-resolver.ts";
 import { matchesPattern } from "../callers/caller.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { accountOf } from "../mq/account.ts";
 import type { BrokerAccount } from "../ports/message-broker.ts";

@@ -2,7 +2,7 @@
 import type { Caller } from "../callers/caller.ts";
 import { requireMayRunTools } from "../callers/grant.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject } from "../json.ts";

@@ -1,5 +1,5 @@
 /** How a subscription stands now: whether it can work at all, and who consumes it. */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { brokerKinds } from "../mq/config.ts";
 import type { TenantConfig } from "../tenant-config.ts";

@@ -5,7 +5,7 @@
  * call can be made is given up after some attempts.
  */
 import type { ErrorCode } from "../errors/catalog.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";

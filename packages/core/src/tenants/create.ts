@@ -1,7 +1,7 @@
 /** A new tenant: its id and its own data key, wrapped by the operator's key vault. */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { newId } from "../ids.ts";
-import type { Tenant } from "../ports/repos.ts";
+import type { Tenant } from "../ports/tenants.ts";
 import type { TenantSettings } from "../tenant-config.ts";
 
 export interface TenantRequest {

@@ -5,7 +5,7 @@
  * bodies came after it, may have stored something since: a quarter of an hour later a worker looks once more.
  */
 import { deleteBelow } from "../delete-blobs.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { tenantKey } from "../ports/blob-store.ts";
 import { afterErasure } from "../ports/task-queue.ts";
 

@@ -5,7 +5,7 @@
 import { agentModelOf } from "../agents/agent.ts";
 import { resolveRoute } from "../chat/providers/route.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { readEveryPage } from "../every-page.ts";
 import type { TenantConfig } from "../tenant-config.ts";

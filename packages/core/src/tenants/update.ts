@@ -1,7 +1,7 @@
 /** Changes a tenant. Settings are merged into what is stored at that moment, so two changes at once both count. */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import type { Tenant } from "../ports/repos.ts";
+import type { Tenant } from "../ports/tenants.ts";
 import { tenantSettingsSchema, type TenantSettings } from "../tenant-config.ts";
 import { changeSettings, type SettingsChange } from "./settings.ts";
 

@@ -4,10 +4,11 @@ import { createFakeCore } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { ToolReply } from "./adapter.ts";
+import type { ToolReply } from "./tool-call.ts";
 import { executeCall, type Execution } from "./execute-call.ts";
 import type { PreparedCall } from "./prepare.ts";
-import type { Effect, Repeat, Tool } from "./tool.ts";
+import type { Effect, Repeat } from "./effect.ts";
+import type { Tool } from "./tool.ts";
 import { parseToolUri } from "./uri.ts";
 
 const silent = withDelivery(new GatewayError("tool_unreachable", "The connection broke."), "uncertain");

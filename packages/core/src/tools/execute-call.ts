@@ -9,13 +9,13 @@ import { pauseForInput } from "../calls/input-request.ts";
 import { processEnd } from "../calls/lease.ts";
 import { errorForRecord } from "../calls/new-call.ts";
 import { shapeReply } from "../calls/result-store.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import type { CallFinish } from "../ports/repos.ts";
+import type { CallFinish } from "../ports/calls.ts";
 import { usesToTell } from "../secrets/credential-use.ts";
 import type { CallContext } from "../context.ts";
 import { deliveryOf, type Delivery } from "../errors/delivery.ts";
-import { InputRequired, Parked, type InvocationContext } from "./adapter.ts";
+import { InputRequired, Parked, type InvocationContext } from "./tool-call.ts";
 import { logToolCall } from "../vcp/log/vcp-log.ts";
 import {
   textForModel,

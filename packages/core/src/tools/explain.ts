@@ -4,10 +4,10 @@
  * does (BLIND-6).
  */
 import { missingCredentials } from "../blind/credential-resolver.ts";
-import type { ExplainedRequest } from "../blind/explain.ts";
+import type { ExplainedRequest } from "./explained-request.ts";
 import { hasScope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { findTool } from "./catalog.ts";

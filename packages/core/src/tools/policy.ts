@@ -2,7 +2,7 @@
 import type { ErrorCode } from "../errors/catalog.ts";
 import type { GatewayError } from "../errors/gateway-error.ts";
 import type { Delivery } from "../errors/delivery.ts";
-import type { Effect, Repeat } from "./tool.ts";
+import type { Effect, Repeat } from "./effect.ts";
 
 const passingCodes: ReadonlySet<ErrorCode> = new Set(["tool_unreachable", "tool_timeout", "tool_deferred"]);
 const passingStatuses = new Set([408, 425, 429, 500, 502, 503, 504]);

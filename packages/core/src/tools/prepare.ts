@@ -11,11 +11,13 @@ import type { JsonObject, JsonValue } from "../json.ts";
 import type { ToolService } from "../services/service.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { findTool, type Adapters, type FoundTool } from "./catalog.ts";
-import type { ToolAdapter, ToolCall } from "./adapter.ts";
+import type { ToolAdapter } from "./adapter.ts";
+import type { ToolCall } from "./tool-call.ts";
 import { compileArguments, parseToolArguments, type CheckedArguments } from "./arguments.ts";
 import { withOwnNames } from "./argument-names.ts";
 import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
-import type { Effect, Repeat, Tool } from "./tool.ts";
+import type { Effect, Repeat } from "./effect.ts";
+import type { Tool } from "./tool.ts";
 import { parseToolUri, type ToolUri } from "./uri.ts";
 
 export interface DispatchItem {

@@ -5,7 +5,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
-import type { ToolReply } from "./adapter.ts";
+import type { ToolReply } from "./tool-call.ts";
 import { compileArguments, parseToolArguments } from "./arguments.ts";
 import type { FoundTool } from "./catalog.ts";
 import { compileTool } from "./compiled.ts";

@@ -3,7 +3,7 @@
  * the call's id, under which everything else about it is on record.
  */
 import type { CallContext } from "../context.ts";
-import type { CallFinish } from "../ports/repos.ts";
+import type { CallFinish } from "../ports/calls.ts";
 import type { Attributes, Span } from "../ports/traces.ts";
 import type { Preparation, PreparedCall } from "./prepare.ts";
 

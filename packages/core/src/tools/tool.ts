@@ -2,15 +2,7 @@
 import type { Role, Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { JsonObject } from "../json.ts";
-
-export type Effect = "read" | "write";
-
-/**
- * How a write may be repeated after its fate became unknown:
- * `never`: no; `natural`: repeating is harmless (PUT, DELETE); `key`: the back end honours an idempotency key;
- * `resume`: the call goes on from its own record, and what it says in the end is what happened.
- */
-export type Repeat = "never" | "natural" | "key" | "resume";
+import type { Effect, Repeat } from "./effect.ts";
 
 /** The `service` of tools that work on the files of the session. */
 export const workspaceService = "workspace";

@@ -2,7 +2,7 @@
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isOutage, outageMs } from "../errors/outage.ts";
-import { Parked } from "./adapter.ts";
+import { Parked } from "./tool-call.ts";
 
 /** Undefined: it is no outage, or the call cannot wait, since what its request brought is nowhere else. */
 export function waitForOutage(

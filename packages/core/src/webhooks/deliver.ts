@@ -3,7 +3,7 @@
  * Events are rows since the moment the call changed (migration `webhook_events`), so what a process that
  * dies leaves behind is found here, by whichever instance comes next: at least once, with one `webhook-id`.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import { isOutage } from "../errors/outage.ts";
 import type { Span } from "../ports/traces.ts";

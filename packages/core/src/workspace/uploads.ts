@@ -5,11 +5,12 @@
  * What arrived and was never completed becomes the file when its link has run out, unless the path was
  * written meanwhile: then it goes, since it may not overwrite what it has not seen.
  */
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { tenantKey, type PresignedRequest } from "../ports/blob-store.ts";
-import type { Repos, WorkspaceFile, WorkspaceUpload } from "../ports/repos.ts";
+import type { Repos } from "../ports/repos.ts";
+import type { WorkspaceFile, WorkspaceUpload } from "../ports/sessions.ts";
 import { filePath } from "./path.ts";
 import { createWorkspace, workspaceFull, type FilePlace, type WorkspacePlace } from "./workspace.ts";
 

@@ -4,10 +4,11 @@
  * the old file or the new one, whole, and two writers never mix.
  */
 import { randomUUID } from "node:crypto";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { tenantKey } from "../ports/blob-store.ts";
-import { mostWorkspaceFiles, type FullWorkspace, type Repos, type WorkspaceFile } from "../ports/repos.ts";
+import { mostWorkspaceFiles, type FullWorkspace, type WorkspaceFile } from "../ports/sessions.ts";
+import type { Repos } from "../ports/repos.ts";
 import { deleteBlobs } from "../delete-blobs.ts";
 import { directoryPrefix, filePath } from "./path.ts";
 

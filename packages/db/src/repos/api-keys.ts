@@ -1,7 +1,7 @@
 /** API keys of a tenant. Keys are proved in `admit`, from their hash; here they are managed. */
 import { and, eq, getTableName, sql } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { ApiKey, ApiKeyRepo } from "@toolyard/core/ports/repos";
+import type { ApiKey, ApiKeyRepo } from "@toolyard/core/ports/api-keys";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { apiKeys } from "../schema/api-keys.ts";

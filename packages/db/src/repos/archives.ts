@@ -6,7 +6,8 @@
 import { randomUUID } from "node:crypto";
 import type { Call } from "@toolyard/core/calls/call";
 import { newId } from "@toolyard/core/ids";
-import type { ArchiveRepo, CallArchive, ClaimedArchive, PageRequest } from "@toolyard/core/ports/repos";
+import type { ArchiveRepo, CallArchive, ClaimedArchive } from "@toolyard/core/ports/archives";
+import type { PageRequest } from "@toolyard/core/ports/page";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import { getTableColumns } from "drizzle-orm";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";

@@ -1,6 +1,5 @@
 /** Breakers of tool services, shared by all instances. Contract: `BreakerRepo`. */
-import type { BreakerRepo } from "@toolyard/core/ports/repos";
-import type { OpenBreaker } from "@toolyard/core/services/open-breakers";
+import type { BreakerRepo, OpenBreaker } from "@toolyard/core/ports/tool-services";
 import type { Shards, SqlValue, Statement } from "../database.ts";
 import { now } from "./fragments.ts";
 

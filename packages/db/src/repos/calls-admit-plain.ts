@@ -8,7 +8,7 @@
  *
  * Sent twice, the batch finds its rows there, writes and counts nothing, and the long way recognises them.
  */
-import type { AdmitInput, NewCall } from "@toolyard/core/ports/repos";
+import type { AdmitInput, NewCall } from "@toolyard/core/ports/calls";
 import type { Database, GrowingBatch, SqlValue, Statement, StatementResult } from "../database.ts";
 import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { openBreakers } from "./breakers.ts";

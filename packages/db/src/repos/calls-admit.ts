@@ -9,7 +9,7 @@
 import { hasScope, roles, scopes, type Caller, type Role, type Scope } from "@toolyard/core/callers/caller";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
-import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/ports/repos";
+import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/ports/calls";
 import type { TenantSettings } from "@toolyard/core/tenant-config";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import { toRfc3339 } from "@toolyard/core/time";

@@ -1,4 +1,4 @@
-import type { CallFilter } from "@toolyard/core/ports/repos";
+import type { CallFilter } from "@toolyard/core/ports/calls";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { BatchOptions, Database } from "../database.ts";

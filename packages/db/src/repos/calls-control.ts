@@ -1,6 +1,7 @@
 /** Reading calls, and what people may do to them: list, cancel, approve, reject. */
 import type { Call, CallError } from "@toolyard/core/calls/call";
-import type { CallFilter, CallPageRequest, CallRepo, FamilyWanted, Page } from "@toolyard/core/ports/repos";
+import type { CallFilter, CallPageRequest, CallRepo, FamilyWanted } from "@toolyard/core/ports/calls";
+import type { Page } from "@toolyard/core/ports/page";
 import type { Database, SqlValue } from "../database.ts";
 import { ended, type CallSource } from "./calls-rows.ts";
 import { now } from "./fragments.ts";

@@ -4,11 +4,11 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Amount, BudgetRefusal } from "@toolyard/core/budgets/budget";
-import type { Spent } from "@toolyard/core/budgets/chat-meter";
+import type { Spent } from "@toolyard/core/budgets/cost";
 import type { Call, UnreadableCall } from "@toolyard/core/calls/call";
 import { mostInterruptions } from "@toolyard/core/calls/interruptions";
 import { longestLookMs, mostAhead } from "@toolyard/core/calls/look-again";
-import type { CallRepo } from "@toolyard/core/ports/repos";
+import type { CallRepo } from "@toolyard/core/ports/calls";
 import type { Database, Statement, StatementResult } from "../database.ts";
 import { dueSince } from "../schema/calls.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";

@@ -4,9 +4,9 @@
  */
 import { randomUUID } from "node:crypto";
 import { getTableName, type InferSelectModel } from "drizzle-orm";
-import type { Spent } from "@toolyard/core/budgets/chat-meter";
+import type { Spent } from "@toolyard/core/budgets/cost";
 import { endStates, type Call, type StoredOutcome } from "@toolyard/core/calls/call";
-import type { CallFinish, NewCall } from "@toolyard/core/ports/repos";
+import type { CallFinish, NewCall } from "@toolyard/core/ports/calls";
 import type { Database, SqlValue, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { BrokenColumn, decodeRow } from "../sql.ts";

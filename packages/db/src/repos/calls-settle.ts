@@ -3,8 +3,8 @@
  * Each batch may be sent twice: rows carry their own ids, ends carry a token, so that the second
  * sending finds the work of the first.
  */
-import type { Spent } from "@toolyard/core/budgets/chat-meter";
-import type { CallFinish, NewCall, RecordResult, SettleInput } from "@toolyard/core/ports/repos";
+import type { Spent } from "@toolyard/core/budgets/cost";
+import type { CallFinish, NewCall, RecordResult, SettleInput } from "@toolyard/core/ports/calls";
 import type { Database, Statement, StatementResult } from "../database.ts";
 import {
   endArgs,

@@ -1,5 +1,5 @@
 /** What the tick does to calls of all tenants: work that nobody holds is found, what is old goes. */
-import type { CallRepo, SweepItem } from "@toolyard/core/ports/repos";
+import type { CallRepo, SweepItem } from "@toolyard/core/ports/calls";
 import { vcpLogClient, vcpLogKept } from "@toolyard/core/vcp/nodes/client-types";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards, Statement } from "../database.ts";

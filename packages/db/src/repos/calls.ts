@@ -2,7 +2,7 @@
  * The call record in the database (design "The call"). Contract: `CallRepo`. Every function is one batch
  * to the database that holds the tenant's rows; the SQL is in the modules beside this one.
  */
-import type { CallRepo } from "@toolyard/core/ports/repos";
+import type { CallRepo } from "@toolyard/core/ports/calls";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards } from "../database.ts";
 import { admit } from "./calls-admit.ts";

@@ -3,7 +3,7 @@
  * that cannot be read is left out and reported; it must not take the tenant down.
  */
 import { asc, eq } from "drizzle-orm";
-import type { ConfigRepo } from "@toolyard/core/ports/repos";
+import type { ConfigRepo } from "@toolyard/core/ports/tenants";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards } from "../database.ts";
 import { budgets } from "../schema/budgets.ts";

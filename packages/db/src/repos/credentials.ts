@@ -1,7 +1,7 @@
 /** Rows of `sys_user_credential` (BLIND-5). Values come and go sealed; only core opens them. */
 import { and, eq, getTableName, inArray, lt, or, sql, type SQL } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { CredentialRepo, CredentialView } from "@toolyard/core/ports/repos";
+import type { CredentialRepo, CredentialView } from "@toolyard/core/ports/credentials";
 import type { StoredCredential } from "@toolyard/core/secrets/credential";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";

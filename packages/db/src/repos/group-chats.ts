@@ -15,7 +15,7 @@ import type {
   NewSaying,
   OpenedMessage,
 } from "@toolyard/core/ports/group-chats";
-import type { PageRequest } from "@toolyard/core/ports/repos";
+import type { PageRequest } from "@toolyard/core/ports/page";
 import * as z from "zod";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { groupChatMessages } from "../schema/group-chat-messages.ts";

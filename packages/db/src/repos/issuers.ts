@@ -1,7 +1,7 @@
 /** Trusted JWT issuers. They lie in the directory: a token names its issuer before it names a tenant. */
 import { and, eq, getTableName, inArray, sql, type SQL } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { IssuerRepo, TrustedIssuer } from "@toolyard/core/ports/repos";
+import type { IssuerRepo, TrustedIssuer } from "@toolyard/core/ports/issuers";
 import type { Shards, Statement } from "../database.ts";
 import { jwtIssuers } from "../schema/jwt-issuers.ts";
 import { build, statement } from "../sql.ts";

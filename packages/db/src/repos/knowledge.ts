@@ -1,7 +1,7 @@
 /** Knowledge bases and their documents. Contract: `KnowledgeRepo`; how documents come in is knowledge-ingest.ts. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { KnowledgeRepo } from "@toolyard/core/ports/knowledge";
-import type { PageRequest } from "@toolyard/core/ports/repos";
+import type { PageRequest } from "@toolyard/core/ports/page";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { insertCallAfterChange, insertCallOfDocument, newRowArgs } from "./calls-rows.ts";
 import { everyShard } from "./every-shard.ts";

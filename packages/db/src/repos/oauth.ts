@@ -4,7 +4,7 @@
  * instances one refreshes, and nobody overwrites or deletes what is newer.
  */
 import type { NewOAuthGrant, OAuthGrant, OAuthLink, OAuthRepo } from "@toolyard/core/ports/oauth";
-import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest } from "@toolyard/core/ports/page";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";

@@ -3,7 +3,7 @@ import { and, eq, getTableName, isNull, ne, notExists, or, sql, type InferSelect
 import { alias } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { PluginRecord } from "@toolyard/core/blind/plugin";
-import type { NewPlugin, PluginChanges, PluginRepo } from "@toolyard/core/ports/repos";
+import type { NewPlugin, PluginChanges, PluginRepo } from "@toolyard/core/ports/plugins";
 import { mostOf } from "@toolyard/core/ports/limits";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";

@@ -3,7 +3,7 @@ import { and, eq, getTableName, ne, notExists, sql, type InferSelectModel, type 
 import { alias } from "drizzle-orm/sqlite-core";
 import type { ProviderRecord } from "@toolyard/core/chat/providers/provider";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { NewProvider, ProviderRepo } from "@toolyard/core/ports/repos";
+import type { NewProvider, ProviderRepo } from "@toolyard/core/ports/providers";
 import { mostOf } from "@toolyard/core/ports/limits";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";

@@ -6,7 +6,7 @@ import { and, asc, desc, gt, lt, sql, type InferSelectModel, type SQL } from "dr
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { schemaProblems } from "@toolyard/core/errors/schema-problems";
-import type { Page, PageRequest, UnreadableItem } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest, UnreadableItem } from "@toolyard/core/ports/page";
 import * as z from "zod";
 import type { Statement, StatementResult } from "../database.ts";
 import { tenants } from "../schema/tenants.ts";

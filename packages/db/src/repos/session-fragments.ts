@@ -1,6 +1,6 @@
 /** Parts of SQL about sessions and the room in their workspaces, for session `s` of tenant `t`. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { mostWorkspaceFiles } from "@toolyard/core/ports/repos";
+import { mostWorkspaceFiles } from "@toolyard/core/ports/sessions";
 import { deliveredSession } from "../schema/schedules.ts";
 import { now, setting, underCaps, untilWoken } from "./fragments.ts";
 

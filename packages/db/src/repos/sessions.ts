@@ -3,7 +3,8 @@
  * summed from the files, never kept as a number beside them, so it cannot drift; and since the sum and
  * the write are one statement, two writers on two instances cannot both take the last bytes.
  */
-import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest } from "@toolyard/core/ports/page";
+import type { Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/sessions";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { everyShard } from "./every-shard.ts";

@@ -6,7 +6,8 @@
 import { and, eq, getTableColumns, getTableName, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { Page, PageRequest, Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest } from "@toolyard/core/ports/page";
+import type { Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/tenants";
 import { afterErasure } from "@toolyard/core/ports/task-queue";
 import type { Shards, Statement, StatementResult } from "../database.ts";
 import * as schema from "../schema/index.ts";

@@ -1,7 +1,7 @@
 /** Tool services of a tenant. Contract: `ToolServiceRepo`. */
 import { and, asc, eq, getTableName, sql, type SQL } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { ToolServiceRepo } from "@toolyard/core/ports/repos";
+import type { ToolServiceRepo } from "@toolyard/core/ports/tool-services";
 import type { ToolService, ToolServiceChange } from "@toolyard/core/services/service";
 import { isToolScheme } from "@toolyard/core/tools/uri";
 import { mostOf } from "@toolyard/core/ports/limits";

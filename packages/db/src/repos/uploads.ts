@@ -2,7 +2,7 @@
  * Uploads by link (CHAT-19). Contract: `UploadRepo`. What an upload becomes is decided once, by whoever sets
  * `settled_at`; the file and the end of its upload are one transaction.
  */
-import type { FullWorkspace, UploadRepo, WorkspaceUpload } from "@toolyard/core/ports/repos";
+import type { FullWorkspace, UploadRepo, WorkspaceUpload } from "@toolyard/core/ports/sessions";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Database, Shards, StatementResult } from "../database.ts";
 import { everyShard } from "./every-shard.ts";

@@ -4,7 +4,7 @@
  */
 import { getTableName } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { PageRequest } from "@toolyard/core/ports/repos";
+import type { PageRequest } from "@toolyard/core/ports/page";
 import type { WebhookRepo } from "@toolyard/core/ports/webhooks";
 import type {
   ClaimedDelivery,

@@ -7,8 +7,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
-import type { Usage } from "../../calls/call.ts";
-import { countOf, usageOf } from "../../calls/usage.ts";
+import { type Usage, countOf, usageOf } from "../../calls/usage.ts";
 import { isCanonicalAnswer } from "./canonical-answer.ts";
 import { mergeDelta } from "./merge-delta.ts";
 import type { ProviderEvent } from "./provider.ts";

@@ -3,7 +3,7 @@
  * streams or not; the loop above knows nothing of wire formats.
  */
 import type { JsonObject } from "../../json.ts";
-import type { Usage } from "../../calls/call.ts";
+import type { Usage } from "../../calls/usage.ts";
 import type { EgressResponse } from "../../ports/egress.ts";
 import type { Span } from "../../ports/traces.ts";
 import type { SchemaFamily } from "../../tools/schema-projection.ts";

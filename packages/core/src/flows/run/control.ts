@@ -7,7 +7,7 @@ import { enqueue } from "../../calls/enqueue.ts";
 import { newToolCall, openInput } from "../../calls/new-call.ts";
 import { requireStoredConfig } from "../../calls/replay.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { canonicalJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { FlowRunRecord, FlowStep, FlowStepWrite } from "../../ports/flow-runs.ts";

@@ -1,7 +1,7 @@
 /** A run as people see it: its steps as a list, and what happens in it as numbered events that any instance can tell. */
 import { endStates, type Call } from "../../calls/call.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonValue } from "../../json.ts";
 import type { FlowStep, StepError } from "../../ports/flow-runs.ts";

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { endStates, type Call, type CallState } from "../../calls/call.ts";
 import { sendWhenDue } from "../../calls/record-end.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { takenOver } from "../../calls/lease.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonValue } from "../../json.ts";
@@ -19,7 +19,7 @@ import type {
   FlowStep,
   FlowStepWrite,
 } from "../../ports/flow-runs.ts";
-import type { CallFinish, NewCall } from "../../ports/repos.ts";
+import type { CallFinish, NewCall } from "../../ports/calls.ts";
 import { StepValues } from "./values.ts";
 
 export type KnownStep = FlowStepWrite & Partial<Pick<FlowStep, "startedAt">>;

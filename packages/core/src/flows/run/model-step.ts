@@ -2,7 +2,7 @@
 import type { Call } from "../../calls/call.ts";
 import type { CallPlace } from "../../calls/new-call.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isOutage } from "../../errors/outage.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";

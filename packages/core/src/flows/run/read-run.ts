@@ -1,10 +1,10 @@
 /** What a run begins and goes on with. */
 import type { Call } from "../../calls/call.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { FlowRunRecord } from "../../ports/flow-runs.ts";
-import type { InvocationContext, ToolCall } from "../../tools/adapter.ts";
+import type { InvocationContext, ToolCall } from "../../tools/tool-call.ts";
 import type { FlowDefinition } from "../definition.ts";
 import { readDefinition } from "../find-flow.ts";
 

@@ -5,14 +5,14 @@
  */
 import type { Call } from "../../calls/call.ts";
 import { processEnd } from "../../calls/lease.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { StepError } from "../../ports/flow-runs.ts";
 import { attemptTimedOut } from "../../tools/execute-call.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import { isOutage } from "../../errors/outage.ts";
-import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../../tools/adapter.ts";
+import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../../tools/tool-call.ts";
 import { waitForOutage } from "../../tools/wait-for-outage.ts";
 import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNode, WaitNode } from "../definition.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";

@@ -2,7 +2,7 @@
 import { enqueue } from "../../calls/enqueue.ts";
 import { newToolCall, type CallPlace } from "../../calls/new-call.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import { loadScheme } from "../../tools/catalog.ts";

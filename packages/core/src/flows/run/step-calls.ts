@@ -3,11 +3,11 @@
  * and its end is the step's, whoever carries it out and however late.
  */
 import { endStates, type Call } from "../../calls/call.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { StepError } from "../../ports/flow-runs.ts";
-import type { CallFinish } from "../../ports/repos.ts";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { CallFinish } from "../../ports/calls.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import { resultOf, type ChildCalls, type ChildTarget } from "./child-calls.ts";
 import { boundToRequest, callFailed, StepFailed } from "./failures.ts";
 import { RunLost, type Journal } from "./journal.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Parked } from "../../tools/adapter.ts";
+import { Parked } from "../../tools/tool-call.ts";
 import { Waits } from "./waits.ts";
 
 const lookEveryMs = 2_000;

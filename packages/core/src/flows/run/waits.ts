@@ -2,7 +2,7 @@
  * Threads of a run that wait. While others work, the process keeps all of them; once nobody works, the run is
  * parked, and waiting costs nothing: no lease, no invocation.
  */
-import { Parked } from "../../tools/adapter.ts";
+import { Parked } from "../../tools/tool-call.ts";
 
 /** So little time is waited out where the run is. */
 const usualInlineMs = 1_000;

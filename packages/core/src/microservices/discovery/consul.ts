@@ -1,6 +1,6 @@
 /** Instances that Consul knows as healthy, with the weights it gives them. */
 import * as z from "zod";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import type { Instance } from "../instance.ts";
 import type { consulSchema } from "./fields.ts";
 import { queryOf, RegistryClient, withoutSlash, type Registry, type RegistryDeps } from "./registry.ts";

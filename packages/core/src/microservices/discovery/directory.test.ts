@@ -6,7 +6,7 @@ import type { CredentialResolver } from "../../blind/credential-resolver.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Egress } from "../../ports/egress.ts";
 import type { OpenService } from "../../services/scheme.ts";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import { svcConfigSchema, type SvcConfig } from "../config.ts";
 import { Directory } from "./directory.ts";
 

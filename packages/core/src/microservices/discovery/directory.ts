@@ -7,7 +7,7 @@ import { toGivenUp } from "../../blind/egress-errors.ts";
 import { credentialVersions } from "../../services/held-connections.ts";
 import type { OpenService, SchemeDeps } from "../../services/scheme.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import type { SvcConfig } from "../config.ts";
 import { instanceHostSchema, mostInstances, portSchema } from "../fields.ts";
 import type { Instance } from "../instance.ts";

@@ -1,6 +1,6 @@
 /** Endpoints that Kubernetes has for a Service, over all of its EndpointSlices. */
 import * as z from "zod";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import { authorityOf, type Instance } from "../instance.ts";
 import type { kubernetesSchema } from "./fields.ts";
 import { queryOf, RegistryClient, withoutSlash, type Registry, type RegistryDeps } from "./registry.ts";

@@ -6,7 +6,7 @@
 import * as z from "zod";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonValue } from "../../json.ts";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import type { Instance } from "../instance.ts";
 import type { nacosSchema } from "./fields.ts";
 import {

@@ -7,7 +7,7 @@ import type { SecretReference } from "../../services/config-fields.ts";
 import { openHeaderSecret, openSecret } from "../../services/open-secret.ts";
 import { openTls, type tlsField } from "../../services/tls.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import type * as z from "zod";
 import type { Instance } from "../instance.ts";
 import { readWithin } from "../../read-body.ts";

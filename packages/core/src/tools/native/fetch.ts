@@ -8,7 +8,7 @@ import { callHeaders } from "../../blind/execute.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "../../blind/header-rules.ts";
 import { decodeReply } from "../../blind/reply.ts";
 import { parseJson } from "../../json.ts";
-import type { ToolReply } from "../adapter.ts";
+import type { ToolReply } from "../tool-call.ts";
 import { defineNativeTool, invalidInput, type NativeRun } from "./native-tool.ts";
 
 const maxRedirects = 3;

@@ -2,7 +2,7 @@
  * The native tools, by name. One line for a new one; listing, the adapter and the mirror in
  * `sys_ai_plugin` follow (NATIVE-1).
  */
-import type { NewPlugin } from "../../ports/repos.ts";
+import type { NewPlugin } from "../../ports/plugins.ts";
 import { analyzeData } from "./analyze-data.ts";
 import { deepSearch } from "./deep-search.ts";
 import { deleteFile } from "./delete-file.ts";

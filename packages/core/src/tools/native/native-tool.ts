@@ -4,16 +4,17 @@
  */
 import { createHash } from "node:crypto";
 import * as z from "zod";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { schemaProblems } from "../../errors/schema-problems.ts";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import { once } from "../../once.ts";
 import type { Workspace } from "../../workspace/workspace.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../tool-call.ts";
 import { escapePointer } from "../json-schema/document.ts";
-import type { Effect, Repeat, Tool } from "../tool.ts";
+import type { Effect, Repeat } from "../effect.ts";
+import type { Tool } from "../tool.ts";
 
 /** One call of a native tool, with what NATIVE-2 lets it see: tenant, session, trace id. */
 export interface NativeRun {

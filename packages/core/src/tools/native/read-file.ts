@@ -1,7 +1,7 @@
 /** `read_file`: text of a workspace file (CHAT-9), whole or some of its lines. */
 import * as z from "zod";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { WorkspaceFile } from "../../ports/repos.ts";
+import type { WorkspaceFile } from "../../ports/sessions.ts";
 import type { OpenFile } from "../../workspace/workspace.ts";
 import { answered, defineNativeTool, sessionOf } from "./native-tool.ts";
 import { decodeStrictly, encodings, linePieces, type Encoding } from "./text-lines.ts";

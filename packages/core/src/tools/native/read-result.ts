@@ -11,7 +11,7 @@ import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { parseKeepingDigits } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
-import type { ToolReply } from "../adapter.ts";
+import type { ToolReply } from "../tool-call.ts";
 import { compilePattern } from "../pattern.ts";
 import { selectJson, type Selection } from "./json-path.ts";
 import { answered, defineNativeTool, invalidInput, type NativeRun } from "./native-tool.ts";

@@ -3,7 +3,7 @@ import { callContext } from "../../../../../test/support/call-context.ts";
 import { callRow } from "../../../../../test/support/call-row.ts";
 import { createFakeCore, unscripted } from "../../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import type { CallRepo } from "../../ports/repos.ts";
+import type { CallRepo } from "../../ports/calls.ts";
 import type { Tool } from "../tool.ts";
 import { parseToolUri } from "../uri.ts";
 import { createAgentAdapter } from "./agent.ts";

@@ -2,14 +2,15 @@
  * `flow://name`: flows of the tenant (tool management specification, "工作流调用"). A run is the call itself; what it
  * does is in core/flows/run, which is read when the first one runs.
  */
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { findFlow, whyNoFlow } from "../../flows/find-flow.ts";
 import { contextArguments, requireOwnContext } from "../../flows/run/variables.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
 import type { FlowHead } from "../../ports/flows.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
+import type { ToolAdapter } from "../adapter.ts";
+import type { ToolCall, ToolReply } from "../tool-call.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, uriOptions, type ToolUri } from "../uri.ts";
 

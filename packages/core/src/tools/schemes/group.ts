@@ -3,7 +3,7 @@
  * room itself says who may. What a turn is made of is read when there is one.
  */
 import { createHash } from "node:crypto";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { isId } from "../../ids.ts";
 import type { JsonObject } from "../../json.ts";
 import type { ToolAdapter } from "../adapter.ts";

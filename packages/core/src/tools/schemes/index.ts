@@ -5,7 +5,8 @@
  */
 import { createCredentialResolver } from "../../blind/credential-resolver.ts";
 import { ReplyCache } from "../../blind/reply-cache.ts";
-import type { AdapterDeps, CoreDeps } from "../../deps.ts";
+import type { AdapterDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { HeldConnections } from "../../services/held-connections.ts";
 import { createServiceAdapter } from "../../services/runtime.ts";
 import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";

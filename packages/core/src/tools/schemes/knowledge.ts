@@ -3,7 +3,7 @@
  * the management plane; nothing of this is offered to models or listed.
  */
 import { ingestTool } from "../../knowledge/ingest-call.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { ToolAdapter } from "../adapter.ts";
 
 /** @param core what all adapters are a part of; asked for with the first call */

@@ -6,9 +6,11 @@ import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { OAuthClient } from "../../oauth/client.ts";
 import { lazily } from "../../once.ts";
-import { noSuchService, type ServiceRuntime } from "../../services/runtime.ts";
+import { noSuchService } from "../../services/runtime.ts";
+import type { ServiceRuntime } from "../../services/scheme.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, LateTool, ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
+import type { InvocationContext, LateTool, ToolCall, ToolReply } from "../tool-call.ts";
+import type { ToolAdapter } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import type { ToolUri, UriOptions } from "../uri.ts";
 

@@ -19,7 +19,7 @@ import { openSecret } from "../../services/open-secret.ts";
 import { profileTool } from "../../services/profile.ts";
 import { defineScheme, type OpenService, type SchemeDeps, type ServiceCall } from "../../services/scheme.ts";
 import { openPem, openTls } from "../../services/tls.ts";
-import type { InvocationContext, ToolReply } from "../adapter.ts";
+import type { InvocationContext, ToolReply } from "../tool-call.ts";
 import { jsonReply } from "../native/native-tool.ts";
 
 type Service = OpenService<MailConfig>;

@@ -42,7 +42,7 @@ import { credentialVersions } from "../../services/held-connections.ts";
 import type { DiscoveredTool, ToolService } from "../../services/service.ts";
 import { openTls, tlsField } from "../../services/tls.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../tool-call.ts";
 import { compileArguments } from "../arguments.ts";
 import { formatToolUri } from "../uri.ts";
 

@@ -27,7 +27,7 @@ import {
   type ServiceTool,
 } from "../../services/scheme.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolReply } from "../adapter.ts";
+import type { InvocationContext, ToolReply } from "../tool-call.ts";
 import { Pace } from "../../pace.ts";
 import { compileArguments } from "../arguments.ts";
 import { jsonReply } from "../native/native-tool.ts";

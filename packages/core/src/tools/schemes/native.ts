@@ -1,10 +1,11 @@
 /** `native://name`: tools that are part of the gateway, those that the tenant has enabled (NATIVE-2). */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { createWorkspace, type Workspace } from "../../workspace/workspace.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { ToolAdapter, ToolCall } from "../adapter.ts";
+import type { ToolAdapter } from "../adapter.ts";
+import type { ToolCall } from "../tool-call.ts";
 import { nativeTool, nativeTools } from "../native/index.ts";
 import type { NativeTool } from "../native/native-tool.ts";
 import { workspaceService, type Tool } from "../tool.ts";

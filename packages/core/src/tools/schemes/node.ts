@@ -9,10 +9,12 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import { hashNodeTool, vcpAnswerType, type NodeTool, type RegisteredNode } from "../../nodes/node.ts";
 import { mentionsFile } from "../../vcp/files/file-url.ts";
 import { cloudMark, describeOffered } from "../../vcp/nodes/distributed-tools.ts";
-import { offerRun, runOnNode, type NodeWork } from "../../nodes/run.ts";
+import { offerRun, runOnNode } from "../../nodes/run.ts";
+import type { NodeWork } from "../../nodes/work.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../tool-call.ts";
+import type { ToolAdapter } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, parseToolUri } from "../uri.ts";
 

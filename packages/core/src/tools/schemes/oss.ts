@@ -26,7 +26,7 @@ import {
 import { openTls, tlsField } from "../../services/tls.ts";
 import { serviceToolName } from "../../services/tool-name.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext } from "../adapter.ts";
+import type { InvocationContext } from "../tool-call.ts";
 
 const vendorNames = Object.keys(vendors) as readonly Vendor[];
 

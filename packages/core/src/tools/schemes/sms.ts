@@ -19,7 +19,7 @@ import { receiptUrl } from "../../sms/receipt-link.ts";
 import { parametersOf, readSmsRequest } from "../../sms/request.ts";
 import type { SigningContext, VendorReply, VendorRequest } from "../../sms/vendor.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolReply } from "../adapter.ts";
+import type { InvocationContext, ToolReply } from "../tool-call.ts";
 import { jsonReply } from "../native/native-tool.ts";
 import { readWithin } from "../../read-body.ts";
 

@@ -3,7 +3,7 @@
  * breath, and the call ends where it is the result that ends it. By whoever took the callback; where that one
  * died, by the plugin's next try or by the tick.
  */
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { isJsonObject, parseJsonExactly } from "../../json.ts";
 import type { TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
 import type { NewEvent } from "../../realtime/connection.ts";

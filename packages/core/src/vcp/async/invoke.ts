@@ -9,7 +9,7 @@ import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
 import type { CallAttempt, TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
+import type { InvocationContext, ToolReply } from "../../tools/tool-call.ts";
 import type { PluginCall, PluginInvoker } from "../plugins/invoke.ts";
 import { outcomeOfAnswer, outcomeOfStdout, timedOut, type Speaker } from "../plugins/outcome.ts";
 import { toToolReply } from "../plugins/reply.ts";

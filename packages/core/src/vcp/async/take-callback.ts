@@ -4,7 +4,7 @@
  * written for a task that is nobody's.
  */
 import { currentConfig } from "../../current-config.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { CallAttempt, TaskName } from "../../ports/vcp-callbacks.ts";

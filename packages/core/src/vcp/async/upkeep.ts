@@ -1,5 +1,5 @@
 /** Of the tick: results that nobody knows of, those whose calls should have ended by them, and those past their time. */
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { VcpTask } from "../../ports/vcp-callbacks.ts";
 import { completeTask } from "./complete-task.ts";
 import { endCall, logUnused } from "./end-call.ts";

@@ -5,7 +5,7 @@
 import { identify } from "../../calls/admit.ts";
 import { invokeTool, type InvokeRequest, type Invoked } from "../../calls/invoke.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonValue } from "../../json.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";

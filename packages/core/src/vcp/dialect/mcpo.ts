@@ -7,7 +7,7 @@ import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { ToolReply } from "../../tools/adapter.ts";
+import type { ToolReply } from "../../tools/tool-call.ts";
 import { listTools, type Adapters, type FoundTool } from "../../tools/catalog.ts";
 import { lookingTool } from "../../tools/tool-search.ts";
 import type { Tool } from "../../tools/tool.ts";

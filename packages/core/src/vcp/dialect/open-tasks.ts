@@ -4,7 +4,7 @@
  * s. 4.6; VCP-10). Only what the plugin of a call says of its own task counts; other text is never expanded.
  */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { JsonObject } from "../../json.ts";
 import { pendingText, readAsyncText } from "../async/results.ts";
 import { withText, type CallResult } from "./results.ts";

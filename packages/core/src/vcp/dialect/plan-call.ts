@@ -4,7 +4,7 @@
  */
 import { isBoundByName } from "../../callers/caller.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { FoundTool } from "../../tools/catalog.ts";
 import type { DispatchItem } from "../../tools/prepare.ts";

@@ -5,7 +5,7 @@
 import { mayUseTool } from "../../callers/caller.ts";
 import { postpone } from "../../calls/postpone.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";

@@ -7,7 +7,7 @@ import { outcomeOf } from "../../calls/new-call.ts";
 import { withoutContent, type LateResults } from "../../chat/late-results.ts";
 import type { TextAnswer, TextDialect, AskedCall } from "../../chat/text-dialect.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import { handleOf, type ToolOutcome } from "../../tools/outcome.ts";

@@ -1,7 +1,7 @@
 /** The whole of a result whose outcome holds its words or its beginning only. */
 import { openHandle } from "../../calls/open-handle.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import { parseJsonExactly } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";

@@ -11,7 +11,7 @@ import { hashNodeTool, longestFile } from "../../nodes/node.ts";
 import { runOnNode } from "../../nodes/run.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import { deliveryOf, withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../../tools/adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../../tools/tool-call.ts";
 import { createWorkspace } from "../../workspace/workspace.ts";
 import { FileCache } from "./file-cache.ts";
 import { isWithin, pathOfFileUrl } from "./file-url.ts";

@@ -4,10 +4,11 @@
  * connected elsewhere; nothing is written where nobody is there.
  */
 import { randomBytes } from "node:crypto";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { Audience } from "../../realtime/connection.ts";
-import { publish, type Publication } from "../../realtime/publish.ts";
+import { publish } from "../../realtime/publish.ts";
+import type { Publication } from "../../realtime/publication.ts";
 import { vcpLogClient } from "../nodes/client-types.ts";
 
 export interface VcpPush {

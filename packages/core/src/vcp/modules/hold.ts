@@ -4,7 +4,7 @@
  */
 import type { CallContext } from "../../context.ts";
 import { currentConfig } from "../../current-config.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";

@@ -4,7 +4,7 @@
  */
 import type { JsonValue } from "../../json.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext } from "../../tools/adapter.ts";
+import type { InvocationContext } from "../../tools/tool-call.ts";
 import { failedToRun, outcomeOfResult, type Speaker, type VcpFailure, type VcpOutcome } from "../plugins/outcome.ts";
 import type { PluginCall, PluginInvoker } from "../plugins/invoke.ts";
 import { toToolReply } from "../plugins/reply.ts";

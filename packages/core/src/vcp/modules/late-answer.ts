@@ -4,7 +4,7 @@
  * its words are withheld.
  */
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { ToolReply } from "../../tools/adapter.ts";
+import type { ToolReply } from "../../tools/tool-call.ts";
 import { openConfiguration, type ConfigurationContext, type ConfigurationDeps } from "../plugins/configuration.ts";
 import { outcomeOfResult } from "../plugins/outcome.ts";
 import { vcpPluginsOf } from "../plugins/plugin.ts";

@@ -9,7 +9,7 @@ import type { JsonObject, JsonValue } from "../../json.ts";
 import { hashNodeTool, moduleAnswerType } from "../../nodes/node.ts";
 import { runOnNode } from "../../nodes/run.ts";
 import { deliveryOf, withDelivery } from "../../errors/delivery.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../../tools/adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../../tools/tool-call.ts";
 import { openConfiguration } from "../plugins/configuration.ts";
 import type { VcpPlugin } from "../plugins/plugin.ts";
 import { fingerprintOf } from "./fingerprint.ts";

@@ -8,7 +8,7 @@ import * as z from "zod";
 import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { parseJson, type JsonObject } from "../../json.ts";
-import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
+import type { InvocationContext, ToolReply } from "../../tools/tool-call.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { formatToolUri } from "../../tools/uri.ts";
 import type { PluginCall } from "../plugins/invoke.ts";

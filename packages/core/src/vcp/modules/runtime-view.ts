@@ -1,6 +1,6 @@
 /** What a tenant's VCP runtime holds (VCP specification s. 3.7; VCP-23), for people. */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { preprocessorsOf } from "../pipeline/preprocessor-order.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../plugins/plugin.ts";
 import { staticValuesOf } from "../static/values.ts";

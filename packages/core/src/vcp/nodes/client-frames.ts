@@ -7,7 +7,7 @@ import { requireScope } from "../../calls/admit.ts";
 import { decideCall } from "../../calls/decide.ts";
 import { maySeeCall } from "../../calls/view.ts";
 import { hasScope } from "../../callers/caller.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import { namesFor } from "../../realtime/audience.ts";

@@ -1,6 +1,6 @@
 /** What work for frames of VCP's clients has in common: there is no request, and so no context of one. */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import type { JsonObject } from "../../json.ts";

@@ -2,7 +2,7 @@
 import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
-import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
+import type { InvocationContext, ToolReply } from "../../tools/tool-call.ts";
 import { randomHex } from "../../random-hex.ts";
 import { namedTask } from "../async/named-task.ts";
 import { failedToRun, outcomeOfAnswer, type Speaker } from "../plugins/outcome.ts";

@@ -5,7 +5,7 @@
  */
 import { invokeTool } from "../../calls/invoke.ts";
 import { hasScope } from "../../callers/caller.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";

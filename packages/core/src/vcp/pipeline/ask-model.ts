@@ -4,7 +4,7 @@
  */
 import { ChatCollector } from "../../chat/collect.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
 import { textOf } from "../message-text.ts";

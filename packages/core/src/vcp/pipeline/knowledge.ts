@@ -5,9 +5,10 @@
  */
 import type { ChatSource } from "../../chat/events.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { AskedKnowledge } from "../../knowledge/asked.ts";
-import { searchKnowledge, type SearchHit } from "../../knowledge/search.ts";
+import { searchKnowledge } from "../../knowledge/search.ts";
+import type { SearchHit } from "../../knowledge/query.ts";
 import { textOf } from "../message-text.ts";
 import type { Draft } from "./draft.ts";
 

@@ -4,7 +4,7 @@
  */
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { newId } from "../../ids.ts";
 import { createWorkspace } from "../../workspace/workspace.ts";
 import { classOf, sniffType, type MediaClass } from "./media-types.ts";

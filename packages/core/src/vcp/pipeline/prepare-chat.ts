@@ -2,29 +2,11 @@
  * A chat's messages are prepared between its admission and its first word to a model. That may take as long as a
  * tool call, so meanwhile its clock runs. Whoever opens the chat holds its row, and stops this where it is cancelled.
  */
-import type { ChatPlan } from "../../budgets/reservation.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { JsonObject } from "../../json.ts";
-import type { AskedKnowledge } from "../../knowledge/asked.ts";
-import { prepareMessages, type PreparedMessages } from "./prepare-messages.ts";
-
-export interface ChatToPrepare {
-  readonly callId: string;
-  readonly messages: readonly JsonObject[];
-  readonly plan: ChatPlan;
-  /** All steps of the pipeline, or knowledge alone. */
-  readonly isWhole: boolean;
-  readonly knowledge: AskedKnowledge | undefined;
-  readonly wallClockMs: number;
-  readonly stop: AbortController;
-}
-
-export interface PreparedChat extends PreparedMessages {
-  /** What is left of it. */
-  readonly wallClockMs: number;
-}
+import { prepareMessages } from "./prepare-messages.ts";
+import type { ChatToPrepare, PreparedChat } from "./prepared-chat.ts";
 
 /** @throws GatewayError as `prepareMessages`; `wall_clock_exceeded`, and why it was stopped */
 export async function prepareChat(deps: CoreDeps, context: CallContext, chat: ChatToPrepare): Promise<PreparedChat> {

@@ -4,10 +4,9 @@
  * Each step exists once, so a tenant's plugin of an upstream step's name is not run beside it.
  */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { AskedKnowledge } from "../../knowledge/asked.ts";
-import type { ChatSource } from "../../chat/events.ts";
 import type { Informed } from "./knowledge.ts";
 import type { PreprocessContext } from "../modules/preprocess.ts";
 import { translateMedia } from "./translate-media.ts";
@@ -20,6 +19,7 @@ import { MediaSource } from "./media-source.ts";
 import { prepareMedia } from "./media.ts";
 import { preprocessorsOf } from "./preprocessor-order.ts";
 import { divideRoles } from "./role-divider.ts";
+import type { PreparedMessages } from "./prepared-chat.ts";
 
 export interface Conversation {
   readonly messages: readonly JsonObject[];
@@ -36,14 +36,6 @@ export interface Conversation {
   /** Undefined: the chat draws on none. */
   readonly knowledge: AskedKnowledge | undefined;
   readonly signal: AbortSignal;
-}
-
-export interface PreparedMessages {
-  readonly messages: readonly JsonObject[];
-  /** Those of `messages` that nobody but the model may get: no tool, no push, no history. */
-  readonly hidden: ReadonlySet<JsonObject>;
-  /** Passages of knowledge bases that were put in. */
-  readonly sources: readonly ChatSource[];
 }
 
 /**

@@ -3,7 +3,7 @@
  * of their numbers. `Detector…` in system messages, `SuperDetector…` in messages of every role.
  */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { Pace } from "../../pace.ts";
 import type { JsonObject } from "../../json.ts";

@@ -4,7 +4,7 @@
  */
 import { isOfPictures } from "../../chat/pictures.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { JsonObject } from "../../json.ts";
 import { Contents } from "./contents.ts";
 import { dateTexts } from "./dates.ts";

@@ -5,7 +5,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonValue } from "../../json.ts";
 import { parseEnvFile } from "../plugins/env-file.ts";

@@ -1,6 +1,6 @@
 /** Creates, changes and deletes variables (VCP-19). Every instance has a change with its next request. */
 import { createHash } from "node:crypto";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import {

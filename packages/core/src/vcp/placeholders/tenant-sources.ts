@@ -1,6 +1,6 @@
 /** What placeholders stand for at a tenant: values of its plugins and nodes, results of its tasks, its tools. */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import type { JsonValue } from "../../json.ts";
 import { readAsyncText } from "../async/results.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../plugins/plugin.ts";

@@ -4,7 +4,7 @@
  */
 import { sealCredential } from "../../blind/credential-resolver.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import type { ConfigSource } from "./configuration.ts";

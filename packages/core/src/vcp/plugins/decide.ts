@@ -4,10 +4,10 @@
  */
 import { createHash } from "node:crypto";
 import type { PluginRecord } from "../../blind/plugin.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { canonicalJson } from "../../json.ts";
-import type { NewPlugin } from "../../ports/repos.ts";
+import type { NewPlugin } from "../../ports/plugins.ts";
 
 type PluginContent = Omit<NewPlugin, "enabled" | "hash">;
 

@@ -6,7 +6,7 @@
 import { sealCredential } from "../../blind/credential-resolver.ts";
 import type { PluginRecord } from "../../blind/plugin.ts";
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import {
   emptyOperation,
@@ -15,7 +15,7 @@ import {
   type NeededCredential,
 } from "../../import/result.ts";
 import { canonicalJson } from "../../json.ts";
-import type { NewPlugin } from "../../ports/repos.ts";
+import type { NewPlugin } from "../../ports/plugins.ts";
 import { givesValue, openValue } from "./configuration.ts";
 import { hashOfPlugin } from "./decide.ts";
 import { envFileCredentialName, envFileNames, keysOf, ownValueName, globalValueName } from "./configuration-names.ts";

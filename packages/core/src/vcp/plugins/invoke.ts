@@ -3,7 +3,7 @@
  * plugin of it is called.
  */
 import type { AdapterDeps } from "../../deps.ts";
-import type { InvocationContext, ToolCall, ToolReply } from "../../tools/adapter.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../../tools/tool-call.ts";
 import type { VcpPlugin } from "./plugin.ts";
 import type { pluginTypes, PluginType } from "./plugin-types.ts";
 

@@ -6,7 +6,7 @@ import { GatewayError, type ErrorDetails } from "../../errors/gateway-error.ts";
 import type { ErrorCode } from "../../errors/catalog.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { withDelivery } from "../../errors/delivery.ts";
-import type { ToolReply } from "../../tools/adapter.ts";
+import type { ToolReply } from "../../tools/tool-call.ts";
 import type { FailedOutcome, RejectedOutcome } from "../../tools/outcome.ts";
 import { prettyJson } from "../pretty-json.ts";
 import type { VcpFailure, VcpOutcome, VcpSuccess } from "./outcome.ts";

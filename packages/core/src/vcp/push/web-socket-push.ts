@@ -6,7 +6,8 @@ import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
-import { publish, type Publication } from "../../realtime/publish.ts";
+import { publish } from "../../realtime/publish.ts";
+import type { Publication } from "../../realtime/publication.ts";
 
 /** As the manifest has it. */
 export interface WebSocketPush {

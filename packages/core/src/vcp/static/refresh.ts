@@ -3,7 +3,7 @@
  * a value that was fine stays where a run gives none, and says why.
  */
 import { createHash } from "node:crypto";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { nextFiring } from "../../cron.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";

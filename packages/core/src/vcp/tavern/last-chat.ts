@@ -3,7 +3,7 @@
  * before this one, wherever it was answered. What the record no longer holds (`calls_retention_days`) was not.
  */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { exchangePaths } from "../../models/special.ts";
 import { dateTexts } from "../placeholders/dates.ts";
 

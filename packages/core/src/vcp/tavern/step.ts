@@ -1,6 +1,6 @@
 /** The Tavern's step of the pipeline: what the conversation asks for is read, and put into it. */
 import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { Pace } from "../../pace.ts";
 import type { TavernKind } from "../../ports/tavern.ts";
 import { isOfSystem } from "../message-text.ts";

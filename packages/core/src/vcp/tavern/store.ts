@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import type * as z from "zod";
-import type { CoreDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import { Pace } from "../../pace.ts";

@@ -3,7 +3,7 @@ import type { JsonObject } from "../../../json.ts";
 import { partsMediaType } from "../../../mcp/call-result.ts";
 import type { Confinement, PluginExit } from "../../../ports/plugin-runner.ts";
 import { pictureTypeOf } from "../../../picture-type.ts";
-import type { ToolReply } from "../../adapter.ts";
+import type { ToolReply } from "../../tool-call.ts";
 
 export interface KeptFile {
   readonly path: string;

@@ -12,10 +12,10 @@ import type {
   PluginRun,
   PluginRunner,
 } from "../../../ports/plugin-runner.ts";
-import type { WorkspaceFile } from "../../../ports/repos.ts";
+import type { WorkspaceFile } from "../../../ports/sessions.ts";
 import { directoryPrefix, filePath } from "../../../workspace/path.ts";
 import { withDelivery } from "../../../errors/delivery.ts";
-import type { ToolReply } from "../../adapter.ts";
+import type { ToolReply } from "../../tool-call.ts";
 import { answered, invalidInput, type NativeRun } from "../native-tool.ts";
 import type { RunCodeInput } from "../run-code.ts";
 import { toReply, type KeptFile, type NotKept } from "./reply.ts";

@@ -3,7 +3,7 @@ import { GatewayError } from "../../../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../../../json.ts";
 import type { TableAnswer, TableFormat, TableSource } from "../../../ports/data-tables.ts";
 import { withDelivery } from "../../../errors/delivery.ts";
-import type { ToolReply } from "../../adapter.ts";
+import type { ToolReply } from "../../tool-call.ts";
 import type { AnalyzeDataInput } from "../analyze-data.ts";
 import { answered, invalidInput, sessionOf, type NativeRun } from "../native-tool.ts";
 

@@ -9,7 +9,7 @@ import { GatewayError, toGatewayError } from "../../../errors/gateway-error.ts";
 import type { JsonObject } from "../../../json.ts";
 import { askModelWithUsage } from "../../../vcp/pipeline/ask-model.ts";
 import { withDelivery } from "../../../errors/delivery.ts";
-import type { ToolReply } from "../../adapter.ts";
+import type { ToolReply } from "../../tool-call.ts";
 import type { DeepSearchInput } from "../deep-search.ts";
 import { jsonReply, type NativeRun } from "../native-tool.ts";
 import { SearchBudget } from "./budget.ts";

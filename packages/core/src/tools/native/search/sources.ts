@@ -1,6 +1,6 @@
 /** Tools that can be searched by: which they are, and which of their arguments takes the query. */
 import type { CallContext } from "../../../context.ts";
-import type { CoreDeps } from "../../../deps.ts";
+import type { CoreDeps } from "../../../core-deps.ts";
 import { GatewayError, toGatewayError } from "../../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../../../json.ts";
 import { mayUseTool } from "../../../callers/caller.ts";
