@@ -1,7 +1,7 @@
 /** Admission: who asks, limits over two instances, idempotency, retries, sessions, kept turns. */
 import { newId } from "@toolyard/core/ids";
 import type { AdmitResult, CallFinish } from "@toolyard/core/ports/calls";
-import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema } from "@toolyard/core/tenants/settings";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import {

@@ -2,7 +2,7 @@
 import { glob, readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { catalog } from "@toolyard/core/errors/catalog";
-import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema } from "@toolyard/core/tenants/settings";
 import * as z from "zod";
 import { describe, expect, test } from "vitest";
 import type { RouteModule } from "../../functions/http/define-route.ts";

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { generateKeyPair, exportJWK, SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema } from "@toolyard/core/tenants/settings";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";

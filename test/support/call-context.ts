@@ -2,7 +2,7 @@
 import type { Caller } from "@toolyard/core/callers/caller";
 import type { CallContext } from "@toolyard/core/context";
 import { Redactor } from "@toolyard/core/secrets/redactor";
-import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema } from "@toolyard/core/tenants/settings";
 
 export interface ContextOptions {
   readonly tenant?: string;

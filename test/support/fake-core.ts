@@ -7,7 +7,8 @@ import type { Repos } from "@toolyard/core/ports/repos";
 import type { LogFields, LogLevel } from "@toolyard/core/ports/log";
 import { OpenBreakers } from "@toolyard/core/services/open-breakers";
 import { Sealer } from "@toolyard/core/secrets/sealer";
-import { tenantSettingsSchema, type TenantConfig } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema } from "@toolyard/core/tenants/settings";
+import type { TenantConfig } from "@toolyard/core/tenant-config";
 import type { Caller } from "@toolyard/core/callers/caller";
 
 export interface LogLine {

@@ -2,9 +2,8 @@
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/core-deps";
 import { settingWarnings } from "@toolyard/core/tenants/setting-warnings";
-import { settingsInForce } from "@toolyard/core/tenants/settings";
+import { settingsInForce, tenantSettingsSchema } from "@toolyard/core/tenants/settings";
 import { updateTenant } from "@toolyard/core/tenants/update";
-import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { settingsBody } from "./settings-change.ts";

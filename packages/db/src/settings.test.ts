@@ -1,4 +1,4 @@
-import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema } from "@toolyard/core/tenants/settings";
 import { describe, expect, test } from "vitest";
 import { parseOwnSettings, parseSettings } from "./settings.ts";
 

@@ -3,8 +3,12 @@
  * have been written by newer code; a key that does not fit counts as not set.
  */
 import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
-import { tenantSettingsSchema, type TenantSettings } from "@toolyard/core/tenant-config";
-import { settingsInForce, type SettingsCaps } from "@toolyard/core/tenants/settings";
+import {
+  tenantSettingsSchema,
+  type TenantSettings,
+  settingsInForce,
+  type SettingsCaps,
+} from "@toolyard/core/tenants/settings";
 
 const fields = Object.entries(tenantSettingsSchema.shape);
 

@@ -9,7 +9,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Session } from "../ports/sessions.ts";
-import type { TenantSettings } from "../tenant-config.ts";
+import type { TenantSettings } from "../tenants/settings.ts";
 import type { Call } from "./call.ts";
 
 /** @throws GatewayError `session_not_found`, the same for one that there is not and somebody else's */

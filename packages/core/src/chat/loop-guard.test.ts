@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { tenantSettingsSchema } from "../tenant-config.ts";
+import { tenantSettingsSchema } from "../tenants/settings.ts";
 import { LoopGuard } from "./loop-guard.ts";
 
 const call = (name: string, args = "{}") => ({ id: "x", name, arguments: args, extra: {} });

@@ -2,7 +2,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Usage } from "../calls/usage.ts";
 import { canonicalText } from "../json.ts";
-import type { TenantSettings } from "../tenant-config.ts";
+import type { TenantSettings } from "../tenants/settings.ts";
 import type { AssembledToolCall } from "./providers/provider.ts";
 
 type GuardedCall = Pick<AssembledToolCall, "name" | "arguments">;

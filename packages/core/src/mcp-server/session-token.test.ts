@@ -2,7 +2,8 @@ import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Sealer } from "../secrets/sealer.ts";
-import { tenantSettingsSchema, type TenantConfig } from "../tenant-config.ts";
+import { tenantSettingsSchema } from "../tenants/settings.ts";
+import type { TenantConfig } from "../tenant-config.ts";
 import { newSession, readSessionId, requestIdIn, toSessionId } from "./session-token.ts";
 import { readSignedText, signText } from "./signed-text.ts";
 

@@ -6,7 +6,7 @@
 import { checkBody, type ChatRequest } from "../chat/schema.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import type { TenantSettings } from "../tenant-config.ts";
+import type { TenantSettings } from "../tenants/settings.ts";
 
 /** What is asked of a model besides chats, as its route says it. */
 /** Bytes of an answer of no chat that is kept for who asks again. */

@@ -8,7 +8,7 @@ import type { Call, CallDecision, CallError, CallState, CallerLink, StoredOutcom
 import type { Usage } from "../calls/usage.ts";
 import type { Caller } from "../callers/caller.ts";
 import type { OpenBreaker } from "./tool-services.ts";
-import type { TenantSettings } from "../tenant-config.ts";
+import type { TenantSettings } from "../tenants/settings.ts";
 import type { Effect, Repeat } from "../tools/effect.ts";
 import type { Listeners } from "../realtime/connection.ts";
 import type { ClaimResult } from "./claim-result.ts";

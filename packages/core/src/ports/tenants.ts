@@ -1,5 +1,6 @@
 /** Persistence of tenants and of what they have configured, as a whole. Rules and contract as in repos.ts, but for what finds a tenant. */
-import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
+import type { TenantConfig } from "../tenant-config.ts";
+import type { TenantSettings } from "../tenants/settings.ts";
 import type { Page, PageRequest } from "./page.ts";
 
 export interface Tenant {

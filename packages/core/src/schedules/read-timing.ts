@@ -1,6 +1,6 @@
 /** From what was asked for to when it fires. Every refusal names the field and says what would be right. Pure. */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { isTimeZone } from "../tenant-config.ts";
+import { isTimeZone } from "../tenants/settings.ts";
 import { fromRfc3339, toRfc3339 } from "../time.ts";
 import { parseExpression } from "./expression.ts";
 import { fromUnixCron } from "./from-unix.ts";

@@ -2,7 +2,7 @@
 import type { CoreDeps } from "../core-deps.ts";
 import { newId } from "../ids.ts";
 import type { Tenant } from "../ports/tenants.ts";
-import type { TenantSettings } from "../tenant-config.ts";
+import type { TenantSettings } from "./settings.ts";
 
 export interface TenantRequest {
   readonly name: string;

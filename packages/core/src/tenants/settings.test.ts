@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { tenantSettingsSchema } from "../tenant-config.ts";
-import { changeSettings, settingsCapsSchema, settingsChangeSchema } from "./settings.ts";
+import { tenantSettingsSchema, changeSettings, settingsCapsSchema, settingsChangeSchema } from "./settings.ts";
 
 describe(`changing settings ${verifies("CHAT-12")}`, () => {
   test("leaves alone what the change does not name", () => {

@@ -2,8 +2,7 @@
 import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { Tenant } from "../ports/tenants.ts";
-import { tenantSettingsSchema, type TenantSettings } from "../tenant-config.ts";
-import { changeSettings, type SettingsChange } from "./settings.ts";
+import { tenantSettingsSchema, type TenantSettings, changeSettings, type SettingsChange } from "./settings.ts";
 
 export interface TenantChange {
   readonly name?: string;

@@ -10,8 +10,7 @@ import { hasScope, roles, scopes, type Caller, type Role, type Scope } from "@to
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/ports/calls";
-import type { TenantSettings } from "@toolyard/core/tenant-config";
-import type { SettingsCaps } from "@toolyard/core/tenants/settings";
+import type { TenantSettings, SettingsCaps } from "@toolyard/core/tenants/settings";
 import { toRfc3339 } from "@toolyard/core/time";
 import type { Database, SqlValue, Statement, StatementResult } from "../database.ts";
 import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";

@@ -2,8 +2,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { tenantSettingsSchema, type TenantSettings } from "@toolyard/core/tenant-config";
-import type { SettingsCaps } from "@toolyard/core/tenants/settings";
+import { tenantSettingsSchema, type TenantSettings, type SettingsCaps } from "@toolyard/core/tenants/settings";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openDatabase } from "../client.ts";

@@ -1,7 +1,6 @@
 /** Parts of hand-written SQL. Nothing here comes from outside: what does is bound, never spelled out. */
 import type { Listeners } from "@toolyard/core/realtime/connection";
-import { tenantSettingsSchema, type TenantSettings } from "@toolyard/core/tenant-config";
-import type { SettingsCaps } from "@toolyard/core/tenants/settings";
+import { tenantSettingsSchema, type TenantSettings, type SettingsCaps } from "@toolyard/core/tenants/settings";
 import * as z from "zod";
 
 /** Epoch milliseconds of the database's clock; the same wherever it stands in one statement. */

@@ -2,7 +2,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { ConditionNode, FlowNode, FlowRetry, SwitchNode, WaitNode } from "../definition.ts";
 import { instantsOf } from "../../schedules/zone.ts";
-import type { TenantSettings } from "../../tenant-config.ts";
+import type { TenantSettings } from "../../tenants/settings.ts";
 import { fromRfc3339, wallFromRfc3339 } from "../../time.ts";
 import { resolveValue, type ExpressionPlace, type FlowScope } from "../transform.ts";
 import { StepFailed } from "./failures.ts";
