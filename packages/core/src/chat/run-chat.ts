@@ -12,7 +12,7 @@ import type { StoredOutcome } from "../calls/call.ts";
 import { questionsOf } from "../calls/input-request.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
-import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { toGatewayError, type GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
@@ -21,22 +21,16 @@ import { textForModel, type ToolOutcome } from "../tools/outcome.ts";
 import { refuseFailure, withWriteStarted } from "./chat-failures.ts";
 import { ChatTrace } from "./chat-trace.ts";
 import { ChatCollector } from "./collect.ts";
+import { Conversation } from "./conversation.ts";
 import type { ChatEvent, ToolExecution } from "./events.ts";
 import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
-import { leaveOut, resultsOf, type LateResults } from "./late-results.ts";
+import { resultsOf } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./opened-chat.ts";
-import {
-  countShown,
-  isOfPictures,
-  makeRoom,
-  picturesMessage,
-  takePicturesOut,
-  type PicturedResult,
-} from "./pictures.ts";
+import { countShown, isOfPictures, picturesMessage, type PicturedResult } from "./pictures.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
-import { isRefusal, mayRefusePictures, streamWithFallback } from "./providers/route.ts";
+import { streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
 import type { AskedCall, TextDialect } from "./text-dialect.ts";
@@ -82,14 +76,7 @@ class ChatRun {
   readonly #stop: StopSignal;
   /** Undefined where the answer will not be kept. */
   readonly #collector: ChatCollector | undefined;
-  readonly #messages: JsonObject[];
-  /** So many of them came with the request. */
-  #given: number;
-  /** As `#messages` tell of them. */
-  #late: LateResults;
-  #givesLateUp = false;
-  /** Until a back end refuses them. */
-  #showsPictures: boolean;
+  readonly #conversation: Conversation;
   readonly #toolsCalled: string[] = [];
   readonly #pending: PendingCall[] = [];
   /** Of those that wait for input, by call. */
@@ -116,10 +103,7 @@ class ChatRun {
     this.#deps = deps;
     this.#chat = chat;
     this.#take = take;
-    this.#messages = [...chat.messages];
-    this.#given = chat.messages.length;
-    this.#late = chat.late;
-    this.#showsPictures = chat.context.config.settings.show_result_pictures;
+    this.#conversation = new Conversation(chat);
     this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
     const mayBeKept = chat.idempotencyKey !== undefined || chat.offer.runsTools || chat.late.ids.length > 0;
     this.#collector = mayBeKept ? new ChatCollector() : undefined;
@@ -142,7 +126,8 @@ class ChatRun {
       signal: this.#stop.signal,
       slots,
       meter: this.#meter,
-      picturesOf: (outcome) => (this.#showsPictures || chat.dialect?.shows(outcome) === true ? countShown(outcome) : 0),
+      picturesOf: (outcome) =>
+        this.#conversation.showsPictures || chat.dialect?.shows(outcome) === true ? countShown(outcome) : 0,
       deliverLate: chat.context.sessionId !== undefined,
       writesBefore: chat.writesBefore,
       readOutsideBefore: chat.hasReadOutside,
@@ -222,8 +207,7 @@ class ChatRun {
       yield this.#told(this.#finishForApproval());
       return false;
     }
-    this.#messages.push(turn.message, ...results);
-    makeRoom(this.#messages);
+    this.#conversation.add(turn.message, ...results);
     if (agent !== undefined) yield* this.#goOn(agent);
     // What is recorded is on its own bill; the chat's must not hold it a second time.
     if (this.#meter.isLimited) await this.#tools.finished();
@@ -233,7 +217,7 @@ class ChatRun {
 
   /** In a message behind them, where the model sees any. */
   async #picturesOf(results: readonly PicturedResult[]): Promise<readonly JsonObject[]> {
-    if (!this.#showsPictures) return [];
+    if (!this.#conversation.showsPictures) return [];
     const message = await picturesMessage(this.#deps, this.#chat.context, results);
     return message === undefined ? [] : [message];
   }
@@ -241,14 +225,12 @@ class ChatRun {
   /** By another agent, where this one has handed over. */
   async *#goOn(agent: AgentVoice): Steps {
     agent.admit();
-    const next = await agent.next(this.#messages);
+    const next = await agent.next(this.#conversation.messages);
     if (next === undefined) return;
     const { from, to, reason, chat, messages } = next;
     yield this.#told([{ type: "handoff", from, to, reason }]);
     this.#chat = { ...this.#chat, ...chat };
-    // Where one of them has instructions and the other has none, there is one more or less of the first ones.
-    this.#given += messages.length - this.#messages.length;
-    this.#messages.splice(0, this.#messages.length, ...messages);
+    this.#conversation.goOnWith(messages);
     this.#guard.goOnWith(agent.limits);
     this.#tools.goOnAs(chat.context, agent.via);
   }
@@ -259,7 +241,8 @@ class ChatRun {
   }
 
   #failureOf(thrown: unknown): ChatEvent {
-    const error = this.#withLateNamed(this.#stop.reasonAsError() ?? toGatewayError(thrown));
+    const reason = this.#stop.reasonAsError() ?? toGatewayError(thrown);
+    const error = this.#conversation.explain(reason, this.#stop.isCancelled);
     if (error.code === "internal_error") {
       const { cause } = error;
       this.#deps.log.log("error", "chat failed unexpectedly", {
@@ -273,21 +256,6 @@ class ChatRun {
     this.#error = this.#tools.writeStarted ? withWriteStarted(error) : error;
     this.#ended = this.#stop.isCancelled ? "cancelled" : "failed";
     return { type: "error", error: this.#error, toolExecution: this.#toolExecution() };
-  }
-
-  /**
-   * An answer that was refused after it had begun cannot be asked for with less, and told again, late results would
-   * end every answer of the session in the same way.
-   */
-  #withLateNamed(error: GatewayError): GatewayError {
-    const { code, message, details } = error;
-    const { ids } = this.#late;
-    const isToldInFull = this.#late === this.#chat.late;
-    if (isToldInFull && isRefusal(error) && details.extra?.["before_first_byte"] === false)
-      this.#givesLateUp = ids.length > 0;
-    if (!this.#givesLateUp || this.#stop.isCancelled) return error;
-    const told = `The model was told of results that came late, which are not told again: ${ids.join(", ")}. GET /v1/calls/{id}/result has them.`;
-    return new GatewayError(code, `${message} ${told}`, details);
   }
 
   /** Stops what runs and writes what became of it; once, however the chat ended. */
@@ -324,7 +292,7 @@ class ChatRun {
     this.#separate = this.#textBefore;
     const body: JsonObject = {
       ...request.passthrough,
-      messages: this.#messages,
+      messages: this.#conversation.messages,
       ...(offer.tools === undefined ? {} : { tools: [...offer.tools] }),
       ...(offer.tools === undefined || toolChoice === undefined ? {} : { tool_choice: choiceFor(offer, toolChoice) }),
     };
@@ -340,33 +308,17 @@ class ChatRun {
         signal: this.#stop.signal,
         toolsFor: offer.toolsFor,
         onRoute: (route) => round.answeredBy(route),
-        sayLess: this.#sayLess,
+        sayLess: (failure) => this.#conversation.sayLess(failure),
         take: take && ((batch) => take(this.#told(this.#translate(batch, round)))),
       },
     );
   }
 
-  readonly #sayLess = (failure: GatewayError): boolean => {
-    if (mayRefusePictures(failure)) {
-      const left = takePicturesOut(this.#messages);
-      this.#given -= left.filter((at) => at < this.#given).length;
-      if (left.length > 0) {
-        this.#showsPictures = false;
-        return true;
-      }
-    }
-    if (!isRefusal(failure) || this.#late !== this.#chat.late) return false;
-    const less = leaveOut(this.#messages, this.#late);
-    this.#late = less ?? this.#late;
-    return less !== undefined;
-  };
-
-  readonly #promptTokens = (): number => tokensOfPrompt(this.#messages, this.#chat.offer.tools);
+  readonly #promptTokens = (): number => tokensOfPrompt(this.#conversation.messages, this.#chat.offer.tools);
 
   #translate(batch: readonly ProviderEvent[], round: MeteredRound): readonly ChatEvent[] {
     const events: ChatEvent[] = [];
-    // The model has been told of them in short: what it does then, and how that ends, is no reason to tell it again.
-    if (this.#late !== this.#chat.late) this.#givesLateUp = true;
+    this.#conversation.answered();
     for (const event of batch) {
       round.see(event);
       this.#translateOne(event, events);
@@ -447,7 +399,7 @@ class ChatRun {
   get #isContinuedFromKept(): boolean {
     const { offer, request } = this.#chat;
     if (request.choices > 1) return false;
-    return (offer.mayMix && !request.manual) || this.#late.messages.length > 0 || this.#messages.length > this.#given;
+    return (offer.mayMix && !request.manual) || this.#conversation.tellsMore;
   }
 
   #ownerOf(name: string): CallOwner {
@@ -506,13 +458,13 @@ class ChatRun {
       yield this.#told(isAsked ? this.#finishForApproval() : this.#finish());
       return false;
     }
-    this.#messages.push(...messages, ...pictures);
-    const inTime = await dialect.update(this.#messages);
+    const conversation = this.#conversation;
+    conversation.add(...messages, ...pictures);
+    const inTime = await dialect.update(conversation.messages);
     this.#tools.tellInTime(inTime);
     // In the place of a placeholder are their words.
-    const ended = this.#showsPictures ? await resultsOf(this.#deps, this.#chat.context.tenant, inTime) : [];
-    this.#messages.push(...(await this.#picturesOf(ended)));
-    makeRoom(this.#messages);
+    const ended = conversation.showsPictures ? await resultsOf(this.#deps, this.#chat.context.tenant, inTime) : [];
+    conversation.add(...(await this.#picturesOf(ended)));
     if (this.#chat.agent !== undefined) yield* this.#goOn(this.#chat.agent);
     if (this.#meter.isLimited) await this.#tools.finished();
     await this.#meter.admitTurn(this.#promptTokens);
@@ -527,7 +479,8 @@ class ChatRun {
     }
     const { hidden, agent } = this.#chat;
     agent?.admit();
-    const meant = await dialect.calls(this.#messages.filter((one) => !hidden.has(one) && !isOfPictures(one)));
+    const { messages } = this.#conversation;
+    const meant = await dialect.calls(messages.filter((one) => !hidden.has(one) && !isOfPictures(one)));
     const asked =
       agent === undefined ? meant : meant.map((one) => ({ ...one, item: agent.itemOf(one.call) ?? one.item }));
     const repeated = this.#guard.admitAsked(
@@ -602,14 +555,13 @@ class ChatRun {
 
   async *#finishForClient(turn: Turn, owned: readonly OwnedCall[], results: readonly JsonObject[]): Steps {
     const { offer, context } = this.#chat;
-    const late = this.#late.messages.filter((message) => this.#showsPictures || !isOfPictures(message));
-    const before = [...late, ...this.#messages.slice(this.#given)];
+    const { before, late } = this.#conversation.added();
     const mixed = before.length > 0 || owned.some(({ owner }) => owner === "gateway");
     if (mixed || offer.mayMix || hasOpaqueFields(turn.message)) {
       const theirs = owned.filter(({ owner }) => owner === "client");
       this.#keptTurn = await keepTurn(this.#deps, context, {
         before,
-        late: late.length,
+        late,
         message: turn.message,
         ids: Object.fromEntries(theirs.map(({ clientId, call }) => [clientId, call.id])),
         results,
@@ -634,9 +586,8 @@ class ChatRun {
     const text = `${this.#textBefore ? "\n\n" : ""}${lines.join("\n")}`;
     this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
     this.#response = undefined;
-    // What the model would have made of results is in no answer yet: the next request tells of them again.
     this.#tools.tellLater();
-    if (!this.#givesLateUp) this.#late = { ...this.#late, ids: [] };
+    this.#conversation.tellLateAgain();
     return [{ type: "text-delta", text, choice: 0 }, ...this.#finish()];
   }
 
@@ -710,7 +661,7 @@ class ChatRun {
       finished: [],
       // What a model made of them is in no answer where there is none: they are told again, unless that cannot help.
       delivered: [
-        ...(state === "completed" || (state === "failed" && this.#givesLateUp) ? this.#late.ids : []),
+        ...(state === "completed" || state === "failed" ? this.#conversation.lateTold(state === "completed") : []),
         ...(state === "completed" ? this.#tools.toldInTime : []),
       ],
       ...(this.#keptTurn === undefined ? {} : { keepTurn: this.#keptTurn }),
@@ -741,7 +692,9 @@ class ChatRun {
 
   /** A retry of a plain chat may ask the model again; one that ran tools, told of late results or has a key must not. */
   #isWorthKeeping(): boolean {
-    return this.#chat.idempotencyKey !== undefined || this.#toolsCalled.length > 0 || this.#late.ids.length > 0;
+    return (
+      this.#chat.idempotencyKey !== undefined || this.#toolsCalled.length > 0 || this.#conversation.lateIds.length > 0
+    );
   }
 }
 
