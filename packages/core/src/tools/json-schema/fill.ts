@@ -19,7 +19,8 @@ import {
   type JsonValue,
 } from "../../json.ts";
 import { ownMember, type Resource } from "./document.ts";
-import { isNullable, type RuleCompiler } from "./rules.ts";
+import { isNullable } from "./value-keywords.ts";
+import type { RuleCompiler } from "./rules.ts";
 import { type Budget, Evaluated, type Frame, typeOf } from "./run.ts";
 
 /** A schema that applies to a value for certain, as filling reads it. */
