@@ -8,7 +8,7 @@ import type { Socket } from "node:net";
 import { relative } from "node:path";
 import type { Duplex } from "node:stream";
 import { getRequestListener, RequestError } from "@hono/node-server";
-import { tick } from "@toolyard/core/calls/tick";
+import { tick } from "@toolyard/core/tick";
 import { handleMessage } from "@toolyard/core/calls/worker";
 import type { Reach } from "@toolyard/core/calls/kill-points";
 import type { CoreDeps } from "@toolyard/core/core-deps";

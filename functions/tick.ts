@@ -1,5 +1,5 @@
 /** Lambda: what has to happen from time to time, started every minute by EventBridge Scheduler. */
-import { tick } from "@toolyard/core/calls/tick";
+import { tick } from "@toolyard/core/tick";
 import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import { composeFunction } from "./compose-function.ts";
 import type { LambdaContext } from "./http/lambda.ts";

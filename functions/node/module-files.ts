@@ -6,7 +6,7 @@ import { access, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { folderLimits } from "@toolyard/core/vcp/plugins/files";
 import { hostProgram } from "@toolyard/core/vcp/modules/host-program";
-import { unpackZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
+import { unpackZip, type ZipFile } from "@toolyard/core/zip";
 import type { OpenedModule } from "./module-desk.ts";
 
 export interface ModulePlace {

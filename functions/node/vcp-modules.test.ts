@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { packZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/zip";
 import { verifies } from "../../test/support/verifies.ts";
 import type { ModuleDesk } from "./module-desk.ts";
 import { VcpModules } from "./vcp-modules.ts";

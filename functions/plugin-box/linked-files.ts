@@ -7,7 +7,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { LinkedFile, PluginRun } from "@toolyard/core/ports/plugin-runner";
 import { folderLimits } from "@toolyard/core/vcp/plugins/files";
-import { readZip } from "@toolyard/core/vcp/plugins/zip";
+import { readZip } from "@toolyard/core/zip";
 
 export interface LinkedFilesOptions {
   /** CIDRs of private addresses that a blob store may have. */

@@ -1,5 +1,5 @@
 /** Questions in SQL about files of a session: CSV of every kind, workbooks, JSON; large ones, and hostile ones. */
-import { packZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/zip";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";

@@ -1,5 +1,5 @@
 /** Ticks that find schedules due: in an outage, and where one tenant has many of them (VCP-18). */
-import { tick } from "@toolyard/core/calls/tick";
+import { tick } from "@toolyard/core/tick";
 import type { CoreDeps } from "@toolyard/core/core-deps";
 import type { ErrorCode } from "@toolyard/core/errors/catalog";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { packZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/zip";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Json, TestTenant } from "../support/gateway-client.ts";

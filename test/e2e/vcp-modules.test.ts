@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
-import { packZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/zip";
 import { runPreprocessors } from "@toolyard/core/vcp/modules/preprocess";
 import { vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import { Redactor } from "@toolyard/core/secrets/redactor";

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { packZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
+import { packZip, type ZipFile } from "@toolyard/core/zip";
 import { findBubblewrap } from "@toolyard/platform/local/plugin-wall";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";

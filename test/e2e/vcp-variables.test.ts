@@ -1,5 +1,5 @@
 /** Variables of prompts through the whole gateway: their routes, and what messages come to with them (VCP-19, VCP-11). */
-import { packZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/zip";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";

@@ -1,5 +1,5 @@
 /** Small documents of formats that take a program to read, made by hand. */
-import { packZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/zip";
 
 /** A PDF with a page for each text, in whatever script: a font of its own says which character each code is. */
 export function pdfOf(...pages: readonly string[]): Uint8Array<ArrayBuffer> {

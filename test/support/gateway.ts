@@ -7,7 +7,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { tick } from "@toolyard/core/calls/tick";
+import { tick } from "@toolyard/core/tick";
 import { defaultTiming, type Timing } from "@toolyard/core/deps";
 import type { CoreDeps } from "@toolyard/core/core-deps";
 import type { LogFields, LogLevel } from "@toolyard/core/ports/log";

@@ -7,7 +7,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { tick } from "@toolyard/core/calls/tick";
+import { tick } from "@toolyard/core/tick";
 import { handleMessage } from "@toolyard/core/calls/worker";
 import { openDatabase } from "@toolyard/db/client";
 import type { SqlValue } from "@toolyard/db/database";

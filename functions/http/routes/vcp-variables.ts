@@ -267,7 +267,7 @@ const jsonFiles = z.strictObject({
 });
 
 async function readFiles(c: AppContext, bytes: Uint8Array): Promise<readonly ImportedFile[]> {
-  const { safePath, unpackZip } = await import("@toolyard/core/vcp/plugins/zip");
+  const { safePath, unpackZip } = await import("@toolyard/core/zip");
   if (headerOf(c, "content-type")?.includes("json") !== true) return unpackZip(bytes, zipLimits);
   const parsed = jsonFiles.safeParse(parseJson(Buffer.from(bytes).toString("utf8")));
   if (!parsed.success) throw toInvalidRequest(parsed.error, "body");

@@ -6,11 +6,10 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { CredentialView } from "../ports/credentials.ts";
 import type { KeyVault } from "../ports/key-vault.ts";
 import { Sealer } from "../secrets/sealer.ts";
-import type { StoredCredential } from "../secrets/credential.ts";
+import { type StoredCredential, credentialAad } from "../secrets/credential.ts";
 import { deliveryOf } from "../errors/delivery.ts";
 import {
   createCredentialResolver,
-  credentialAad,
   findCredential,
   missingCredentials,
   sealCredential,

@@ -6,7 +6,7 @@
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { CredentialRepo, CredentialView } from "../ports/credentials.ts";
-import { isBlank, type CredentialRef, type StoredCredential } from "../secrets/credential.ts";
+import { isBlank, type CredentialRef, type StoredCredential, credentialAad } from "../secrets/credential.ts";
 import type { Sealer } from "../secrets/sealer.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { withDelivery } from "../errors/delivery.ts";
@@ -126,11 +126,6 @@ async function openStored(
   }
 }
 
-/** What a sealed value is bound to, made from its row each time: a value moved to another row does not open. */
-export function credentialAad(ref: CredentialRef): readonly string[] {
-  return [ref.level, ref.userId ?? "", ref.name, String(ref.version)];
-}
-
 export interface SealCredentialDeps {
   readonly sealer: Sealer;
   readonly credentials: Pick<CredentialRepo, "nextVersion" | "put">;
@@ -146,6 +141,7 @@ export interface NewCredential {
 }
 
 const longestValue = 65_536;
+
 /** Writers of one name at the same time each take a version of their own. */
 const mostTries = 4;
 

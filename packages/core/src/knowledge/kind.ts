@@ -4,7 +4,7 @@
  */
 import { TextDecoder } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { filesOfZip } from "../vcp/plugins/zip.ts";
+import { filesOfZip } from "../zip.ts";
 
 export type DocumentKind = "pdf" | "docx" | "html" | "markdown" | "csv" | "json" | "text";
 

@@ -1,6 +1,6 @@
 /**
  * A schedule: a tool call for later, once or again and again (VCP specification s. 10; VCP-18). It is a row that the
- * tick looks at (calls/tick); each firing is a call of whoever made it, so record, approval, limits and results are
+ * tick looks at (tick.ts); each firing is a call of whoever made it, so record, approval, limits and results are
  * those of any call.
  */
 import * as z from "zod";

@@ -18,3 +18,8 @@ export interface StoredCredential extends CredentialRef {
 export function isBlank(value: string): boolean {
   return value.trim() === "";
 }
+
+/** What a sealed value is bound to, made from its row each time: a value moved to another row does not open. */
+export function credentialAad(ref: CredentialRef): readonly string[] {
+  return [ref.level, ref.userId ?? "", ref.name, String(ref.version)];
+}

@@ -3,9 +3,8 @@
  * is gone. Each fails only its own calls, by name (BLIND-5); operators see the number in readiness. Only
  * tenants are looked at of whom this process met such a value, so that asking often costs nothing.
  */
-import { credentialAad } from "../blind/credential-resolver.ts";
+import { credentialAad, type StoredCredential } from "./credential.ts";
 import type { CoreDeps } from "../core-deps.ts";
-import type { StoredCredential } from "./credential.ts";
 
 export async function countUnreadableCredentials(deps: Pick<CoreDeps, "repos" | "sealer">): Promise<number> {
   let count = 0;

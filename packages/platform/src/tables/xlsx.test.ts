@@ -1,4 +1,4 @@
-import { packZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/zip";
 import { describe, expect, test } from "vitest";
 import { readWorkbook } from "./xlsx.ts";
 

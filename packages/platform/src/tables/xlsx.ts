@@ -3,7 +3,7 @@
  * a document type are refused, so that there are no entities but XML's own five.
  */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { readZip } from "@toolyard/core/vcp/plugins/zip";
+import { readZip } from "@toolyard/core/zip";
 import { TableFault } from "./fault.ts";
 
 export interface Sheet {

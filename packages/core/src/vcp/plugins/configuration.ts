@@ -2,11 +2,10 @@
  * A plugin's configuration at the moment of a run (VCP-2): schema default < tenant-wide value < `config.env` <
  * `.env` < the tenant's value for this plugin. Each value has the type of its key; text where none is said.
  */
-import { credentialAad } from "../../blind/credential-resolver.ts";
+import { credentialAad, type StoredCredential } from "../../secrets/credential.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { Sealer } from "../../secrets/sealer.ts";
-import type { StoredCredential } from "../../secrets/credential.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import {

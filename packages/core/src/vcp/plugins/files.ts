@@ -9,7 +9,7 @@ import { readAll, tenantKey, type BlobStore } from "../../ports/blob-store.ts";
 import type { LinkedFile, PluginRun, PluginRunner } from "../../ports/plugin-runner.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { PluginFiles } from "./stored-plugin.ts";
-import { packZip, unpackZip, type ZipFile } from "./zip.ts";
+import { packZip, unpackZip, type ZipFile } from "../../zip.ts";
 
 export const folderLimits = {
   files: 2_000,

@@ -8,7 +8,7 @@ import { blockedFileName, manifestFileName, type VcpManifest } from "./manifest.
 import { readManifest } from "./manifest-file.ts";
 import { folderLimits } from "./files.ts";
 import type { VcpSource } from "./source.ts";
-import { unpackZip, safePath, type ZipFile } from "./zip.ts";
+import { unpackZip, safePath, type ZipFile } from "../../zip.ts";
 
 /** Of one import: many plugins, unpacked. */
 const importLimits = { files: 10_000, bytes: 209_715_200 } as const;

@@ -24,7 +24,7 @@ import { packPluginFiles, storePluginFiles, type PackedFolder } from "./files.ts
 import type { PluginFolder, ReadFolders } from "./folders.ts";
 import { blockedFileName } from "./manifest.ts";
 import { describeTool } from "./parameters.ts";
-import type { ZipFile } from "./zip.ts";
+import type { ZipFile } from "../../zip.ts";
 
 export type VcpImportDeps = Pick<CoreDeps, "repos" | "blobs" | "sealer" | "adapters" | "log">;
 

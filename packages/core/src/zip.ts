@@ -5,7 +5,7 @@
 import { isUtf8 } from "node:buffer";
 import { promisify } from "node:util";
 import { crc32, deflateRaw, inflateRaw, inflateRawSync, type ZlibOptions } from "node:zlib";
-import { GatewayError } from "../../errors/gateway-error.ts";
+import { GatewayError } from "./errors/gateway-error.ts";
 
 export interface ZipFile {
   readonly path: string;

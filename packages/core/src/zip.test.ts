@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { GatewayError } from "../../errors/gateway-error.ts";
+import { GatewayError } from "./errors/gateway-error.ts";
 import { packZip, readZip, safePath, unpackZip, type ZipFile } from "./zip.ts";
 
 const limits = { files: 100, bytes: 1_000_000, param: "zip" };

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
+import { createFakeCore, unscripted } from "../../../test/support/fake-core.ts";
 import { createFakeClock } from "@toolyard/platform/memory/fake-clock";
-import { verifies } from "../../../../test/support/verifies.ts";
-import type { CallRepo } from "../ports/calls.ts";
-import type { Repos } from "../ports/repos.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import type { CallRepo } from "./ports/calls.ts";
+import type { Repos } from "./ports/repos.ts";
 import { tick } from "./tick.ts";
 
 describe(`a tick ${verifies("API-5", "CHAT-13")}`, () => {

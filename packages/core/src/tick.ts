@@ -2,17 +2,17 @@
  * What has to happen from time to time: work that nobody holds is put back on the queue, old
  * calls are archived, expired rows, sessions and uploads go. Runs on any number of instances at once (design "The tick").
  */
-import type { CoreDeps } from "../core-deps.ts";
-import { toGatewayError } from "../errors/gateway-error.ts";
-import { archiveCalls, expireArchives } from "./archive.ts";
-import { clearKnowledge } from "../knowledge/garbage.ts";
-import { clearUploads } from "../workspace/uploads.ts";
-import { useLateResults } from "../nodes/results.ts";
-import { refreshDue } from "../vcp/static/refresh.ts";
-import { expireCallbacks, findStrandedResults, useLateCallbacks } from "../vcp/async/upkeep.ts";
-import { firingAheadMs } from "../schedules/schedule.ts";
-import { createWorkspace } from "../workspace/workspace.ts";
-import { sendUnheld } from "./send-unheld.ts";
+import type { CoreDeps } from "./core-deps.ts";
+import { toGatewayError } from "./errors/gateway-error.ts";
+import { archiveCalls, expireArchives } from "./calls/archive.ts";
+import { clearKnowledge } from "./knowledge/garbage.ts";
+import { clearUploads } from "./workspace/uploads.ts";
+import { useLateResults } from "./nodes/results.ts";
+import { refreshDue } from "./vcp/static/refresh.ts";
+import { expireCallbacks, findStrandedResults, useLateCallbacks } from "./vcp/async/upkeep.ts";
+import { firingAheadMs } from "./schedules/schedule.ts";
+import { createWorkspace } from "./workspace/workspace.ts";
+import { sendUnheld } from "./calls/send-unheld.ts";
 
 /** Rows of one kind in one round. */
 const sweepLimit = 200;
@@ -91,7 +91,7 @@ async function fireSchedules(deps: CoreDeps): Promise<void> {
   const found = await deps.repos.schedules.due({ limit: sweepLimit, aheadMs: firingAheadMs });
   tellWrongClock(deps, { askedAt, now: found.now });
   if (found.due.length === 0) return;
-  const { fireDue } = await import("../schedules/fire.ts");
+  const { fireDue } = await import("./schedules/fire.ts");
   await fireDue(deps, found, sweepLimit);
 }
 
