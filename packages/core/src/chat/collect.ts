@@ -2,12 +2,14 @@
 import { toOpenAiError } from "../errors/to-openai.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { ChatEvent, ChatSource, ClientToolCall, ToolExecution } from "./events.ts";
+import { GrowingText } from "./growing-text.ts";
 import { mergeDelta } from "./providers/merge-delta.ts";
 
 interface Choice {
-  content: string | undefined;
-  reasoning: { field: string; text: string } | undefined;
-  refusal: string | undefined;
+  /** Undefined where nothing was said of it; what was said may be empty. */
+  content: GrowingText | undefined;
+  reasoning: { field: string; readonly text: GrowingText } | undefined;
+  refusal: GrowingText | undefined;
   others: JsonObject;
   logprobs: JsonObject | undefined;
   toolCalls: ClientToolCall[];
@@ -27,21 +29,19 @@ export class ChatCollector {
       case "start":
         this.#start = event;
         return;
-      case "text-delta": {
-        const choice = this.#choice(event.choice);
-        choice.content = (choice.content ?? "") + event.text;
+      case "text-delta":
+        (this.#choice(event.choice).content ??= new GrowingText()).append(event.text);
         return;
-      }
       case "reasoning-delta": {
         const choice = this.#choice(event.choice);
-        choice.reasoning = { field: event.field, text: (choice.reasoning?.text ?? "") + event.text };
+        choice.reasoning ??= { field: event.field, text: new GrowingText() };
+        choice.reasoning.field = event.field;
+        choice.reasoning.text.append(event.text);
         return;
       }
-      case "refusal-delta": {
-        const choice = this.#choice(event.choice);
-        choice.refusal = (choice.refusal ?? "") + event.text;
+      case "refusal-delta":
+        (this.#choice(event.choice).refusal ??= new GrowingText()).append(event.text);
         return;
-      }
       case "other-delta": {
         const choice = this.#choice(event.choice);
         mergeDelta(choice.others, event.delta);
@@ -115,7 +115,7 @@ export class ChatCollector {
     const answered = this.#answeredChoice(index);
     const answeredMessage = isJsonObject(answered?.["message"]) ? answered["message"] : {};
     // Who answers with no text writes it, and clients read it as one.
-    const content = choice.content ?? (answeredMessage["content"] === "" ? "" : undefined);
+    const content = choice.content?.text ?? (answeredMessage["content"] === "" ? "" : undefined);
     const said = Object.entries(answeredMessage).filter(([, value]) => !isNothing(value));
     const message: JsonObject = {
       ...answeredMessage,
@@ -124,8 +124,8 @@ export class ChatCollector {
       ...Object.fromEntries(said),
       role: "assistant",
       content: content === undefined || (content === "" && choice.toolCalls.length > 0) ? null : content,
-      ...(choice.refusal === undefined ? {} : { refusal: choice.refusal }),
-      ...(choice.reasoning === undefined ? {} : { [choice.reasoning.field]: choice.reasoning.text }),
+      ...(choice.refusal === undefined ? {} : { refusal: choice.refusal.text }),
+      ...(choice.reasoning === undefined ? {} : { [choice.reasoning.field]: choice.reasoning.text.text }),
     };
     delete message["tool_calls"];
     if (choice.toolCalls.length > 0) message["tool_calls"] = choice.toolCalls as unknown as JsonValue[];

@@ -8,6 +8,7 @@
 import { randomBytes } from "node:crypto";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { type Usage, countOf, usageOf } from "../../calls/usage.ts";
+import { GrowingText } from "../growing-text.ts";
 import { isCanonicalAnswer } from "./canonical-answer.ts";
 import { mergeDelta } from "./merge-delta.ts";
 import type { ProviderEvent } from "./provider.ts";
@@ -410,22 +411,6 @@ function beginsWithoutText(choices: JsonValue | undefined): boolean {
 function reasonFor(reason: string | undefined, calls: number): string {
   if (calls === 0) return reason === undefined || reason === "" || reason === "tool_calls" ? "stop" : reason;
   return reason === undefined || reason === "" ? "tool_calls" : reason;
-}
-
-/** Text that comes in thousands of pieces; joined now and then, because many small strings weigh more than one. */
-class GrowingText {
-  readonly #segments: string[] = [];
-  #pieces: string[] = [];
-
-  append(piece: string): void {
-    if (piece === "" || this.#pieces.push(piece) < 256) return;
-    this.#segments.push(this.#pieces.join(""));
-    this.#pieces = [];
-  }
-
-  get text(): string {
-    return this.#segments.join("") + this.#pieces.join("");
-  }
 }
 
 /** The message with its calls in the strict form; the deprecated form is replaced by it. */
