@@ -1,5 +1,7 @@
 import { connect, type AddressInfo, type Socket } from "node:net";
 import { once } from "node:events";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { serve, type ServerType } from "@hono/node-server";
 import { hashApiKey } from "@toolyard/core/callers/api-key";
 import * as z from "zod";
@@ -37,6 +39,21 @@ const upload = defineRoute({
   },
 });
 
+let release = (): void => undefined;
+let body: WeakRef<Uint8Array> | undefined;
+const waits = defineRoute({
+  ...open,
+  method: "post",
+  path: "/waits",
+  request: { body: z.looseObject({}), maxBytes: limit },
+  handler(c, { bytes }) {
+    body = new WeakRef(bytes);
+    return new Promise<Response>((resolve) => {
+      release = () => resolve(c.json({}));
+    });
+  },
+});
+
 const servers: ServerType[] = [];
 const sockets: Socket[] = [];
 
@@ -47,7 +64,7 @@ afterEach(async () => {
 
 async function listen(): Promise<{ readonly port: number; readonly core: FakeCore }> {
   const core = createFakeCore();
-  const app = createApp({ core, adminKeyHash: hashApiKey("operator"), version: "1" }, { json, upload });
+  const app = createApp({ core, adminKeyHash: hashApiKey("operator"), version: "1" }, { json, upload, waits });
   const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
   servers.push(server);
   await once(server, "listening");
@@ -104,6 +121,29 @@ describe("bodies over a real socket", () => {
       await new Promise(setImmediate);
     }
     await expect.poll(text).toContain(`{"size":${body.length}}`);
+  });
+
+  test("a long one is let go of while what it asked for is still under way", async () => {
+    setFlagsFromString("--expose-gc");
+    const collectGarbage = runInNewContext("gc") as () => void;
+    const { port } = await listen();
+    const { socket, text } = dial(port);
+    const long = JSON.stringify({ text: "x".repeat(500_000) });
+    collectGarbage();
+    const before = process.memoryUsage().arrayBuffers;
+    socket.write(
+      `POST /waits HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${long.length}\r\n\r\n`,
+    );
+    socket.write(long);
+    await expect.poll(() => body).toBeDefined();
+    // Functions that are still on the stack may hold it.
+    await new Promise((later) => setTimeout(later, 50));
+    collectGarbage();
+    expect(body?.deref()).toBe(undefined);
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(200_000);
+    expect(text()).toBe("");
+    release();
+    await expect.poll(text).toMatch(/^HTTP\/1\.1 200 /);
   });
 
   test("a client that leaves in the middle is noticed, and no error of ours", async () => {

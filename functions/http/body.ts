@@ -201,11 +201,17 @@ function readIncoming(incoming: IncomingMessage, limit: number): Promise<Buffer>
       incoming.pause();
       reject(tooLarge(limit));
     };
-    incoming.on("data", take);
-    incoming.on("end", () => resolve(parts.length === 1 ? (parts[0] ?? Buffer.alloc(0)) : Buffer.concat(parts)));
-    incoming.on("error", (cause) => reject(clientLeft(cause)));
-    incoming.on("close", () => {
+    const fail = (cause: Error): void => reject(clientLeft(cause));
+    const leave = (): void => {
       if (!incoming.readableEnded) reject(clientLeft());
+    };
+    incoming.on("data", take);
+    incoming.on("error", fail);
+    incoming.on("close", leave);
+    incoming.once("end", () => {
+      resolve(parts.length === 1 ? (parts[0] ?? Buffer.alloc(0)) : Buffer.concat(parts));
+      // What listens holds the body, and the request may be answered for minutes.
+      incoming.off("data", take).off("error", fail).off("close", leave);
     });
   });
 }

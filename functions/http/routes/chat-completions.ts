@@ -179,6 +179,8 @@ interface Asked {
 }
 
 async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
+  // By itself: what answers for minutes must not hold the request.
+  const { shape } = asked;
   const exchange = c.get("exchange");
   const stop = new AbortController();
   const idempotencyKey = readIdempotencyKey(c);
@@ -212,13 +214,13 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
       if (!told.isWhole || why !== undefined) stop.abort(why);
     });
     const { request } = opening;
-    if (opening.kind === "run" && opening.chat.isRelayed && asked.shape === "v1") {
+    if (opening.kind === "run" && opening.chat.isRelayed && shape === "v1") {
       const { answerRelayed } = await import("../relayed.ts");
       const { requestId } = exchange;
       await answerRelayed(sink, core, { chat: opening.chat, exchange: "chat", requestId });
       return;
     }
-    if (request.stream) await answerStream(sink, core, { opening, told, encode: encoders[asked.shape](c, request) });
+    if (request.stream) await answerStream(sink, core, { opening, told, encode: encoders[shape](c, request) });
     else await answerJson(sink, eventsOf(core, opening), { told, requestId: exchange.requestId });
   });
 }

@@ -65,6 +65,8 @@ interface Asked {
 }
 
 async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
+  // By itself: what answers for minutes must not hold the request.
+  const { exchange } = asked;
   const { requestId, traceId, span, headers } = c.get("exchange");
   const stop = new AbortController();
   const idempotencyKey = readIdempotencyKey(c);
@@ -78,7 +80,7 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
     traceId,
     span,
     route: c.req.path,
-    exchange: asked.exchange,
+    exchange,
     body: asked.body,
     rawBody: asked.bytes,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
@@ -98,7 +100,7 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
       await answerPieces(sink, { ...opening.kept, requestId });
       return;
     }
-    await answerRelayed(sink, core, { chat: opening.chat, exchange: asked.exchange, requestId });
+    await answerRelayed(sink, core, { chat: opening.chat, exchange, requestId });
   });
 }
 

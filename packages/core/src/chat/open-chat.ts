@@ -39,6 +39,7 @@ import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
 import { insertBeforeLastUser, lateResults, withPictures, type LateResults } from "./late-results.ts";
 import { noOffer, offerIn, type Offer } from "./offer.ts";
 import { makeRoom } from "./pictures.ts";
+import { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest, type ToolProtocol } from "./schema.ts";
 import { cancelled, interrupted } from "./stop-signal.ts";
@@ -571,7 +572,7 @@ async function openAdmitted(
       wallClockMs: conversation.wallClockMs,
       original:
         isJsonObject(input.body) && prepared.agent === undefined
-          ? { bytes: input.rawBody, body: input.body }
+          ? new OriginalRequest(input.rawBody, input.body)
           : undefined,
       stop: input.stop,
     };

@@ -319,6 +319,7 @@ class ChatRun {
   #translate(batch: readonly ProviderEvent[], round: MeteredRound): readonly ChatEvent[] {
     const events: ChatEvent[] = [];
     this.#conversation.answered();
+    this.#chat.original?.letGo();
     for (const event of batch) {
       round.see(event);
       this.#translateOne(event, events);

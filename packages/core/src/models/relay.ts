@@ -40,6 +40,7 @@ export async function relay(
   const run = new Relay(deps, chat, exchange);
   try {
     const response = await run.ask();
+    chat.original?.letGo();
     const type = response.headers["content-type"];
     const contentType = typeof type === "string" ? type : "application/json";
     run.called(contentType);
@@ -125,7 +126,8 @@ class Relay {
       return JSON.stringify({ ...request.passthrough, model, messages: this.#messages, ...stream });
     }
     if (original === undefined) return JSON.stringify({ ...request.passthrough, model });
-    return original.body["model"] === model ? original.bytes : JSON.stringify({ ...original.body, model });
+    const own = original.body["model"] === model ? original.bytes : undefined;
+    return own ?? JSON.stringify({ ...original.body, model });
   }
 
   async *pieces(response: EgressResponse, isEvents: boolean): AsyncGenerator<Uint8Array, void, void> {

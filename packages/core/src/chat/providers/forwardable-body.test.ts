@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
-import { forwardableBody } from "./forwardable-body.ts";
+import { forwardableBody, OriginalRequest } from "./forwardable-body.ts";
 
 const messages = [{ role: "user", content: "你好" }];
 
@@ -10,7 +10,7 @@ const messages = [{ role: "user", content: "你好" }];
 function forward(text: string, change: (body: JsonObject) => JsonObject = (body) => body): string | undefined {
   const bytes = Buffer.from(text);
   const body = JSON.parse(text) as JsonObject;
-  const forwarded = forwardableBody({ bytes, body }, change({ ...body }));
+  const forwarded = forwardableBody(new OriginalRequest(bytes, body), change({ ...body }));
   return forwarded === undefined ? undefined : Buffer.from(forwarded).toString();
 }
 
@@ -23,6 +23,14 @@ describe(`a request's own bytes ${verifies("CHAT-1")}`, () => {
       forward(text, (body) => ({ ...body, messages: [...messages.keys()].map((at) => listed(body)[at] ?? null) })),
     ).toBe(text);
     expect(forward(text, ({ stream: _stream, ...body }) => body)).toBe(text);
+  });
+
+  test("are written anew once they were let go of", () => {
+    const body = { model: "m", messages };
+    const original = new OriginalRequest(Buffer.from(JSON.stringify(body)), body);
+    expect(forwardableBody(original, body)).toBeDefined();
+    original.letGo();
+    expect(forwardableBody(original, body)).toBe(undefined);
   });
 
   test("are given what a stream lacks: the question for its usage", () => {
@@ -69,7 +77,7 @@ describe(`a request's own bytes ${verifies("CHAT-1")}`, () => {
           const rest = Object.fromEntries(Object.entries(given).filter(([name]) => !less.includes(name)));
           const sent = { ...rest, ...more };
           const bytes = Buffer.from(JSON.stringify(given));
-          const forwarded = forwardableBody({ bytes, body: given }, sent);
+          const forwarded = forwardableBody(new OriginalRequest(bytes, given), sent);
           const { stream, ...read } = JSON.parse(
             Buffer.from(forwarded ?? JSON.stringify(sent)).toString(),
           ) as JsonObject;

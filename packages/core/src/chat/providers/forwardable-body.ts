@@ -5,10 +5,25 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 
 /** The request of a client as it came. */
-export interface OriginalRequest {
-  readonly bytes: Uint8Array;
+export class OriginalRequest {
   /** Parsed from `bytes`. */
   readonly body: JsonObject;
+  #bytes: Uint8Array | undefined;
+
+  constructor(bytes: Uint8Array, body: JsonObject) {
+    this.#bytes = bytes;
+    this.body = body;
+  }
+
+  /** Undefined once they were let go of: what is sent then is written. */
+  get bytes(): Uint8Array | undefined {
+    return this.#bytes;
+  }
+
+  /** A back end has begun to answer, which may take minutes, and the conversation may be long. */
+  letGo(): void {
+    this.#bytes = undefined;
+  }
 }
 
 const openingBrace = 0x7b;
@@ -19,8 +34,9 @@ const asksForUsage = Buffer.from(`,"stream_options":{"include_usage":true}}`);
  * @returns undefined where `sent` has to be written
  */
 export function forwardableBody(original: OriginalRequest, sent: JsonObject): Uint8Array | undefined {
-  const { body } = original;
-  const bytes = Buffer.from(original.bytes.buffer, original.bytes.byteOffset, original.bytes.byteLength);
+  const { body, bytes: given } = original;
+  if (given === undefined) return undefined;
+  const bytes = Buffer.from(given.buffer, given.byteOffset, given.byteLength);
   if (bytes[0] !== openingBrace || !keepsAll(body, sent)) return undefined;
   const added = Object.keys(sent).filter((key) => !Object.hasOwn(body, key));
   if (added.length > 1 || !saysOneModel(bytes)) return undefined;
