@@ -1,4 +1,4 @@
-/** The renderings of the route table, each made once per app. */
+/** The renderings of the route table, each made once per app. Read when the first of them is asked for. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { AppDeps } from "./app-env.ts";
 import type { RouteModule } from "./define-route.ts";

@@ -148,6 +148,18 @@ describe("the bundles", () => {
     expect(Object.keys(outputs).some(isOfAws)).toBe(true);
   });
 
+  test("start without what makes the documents about the routes", async () => {
+    const { outputs } = metaSchema.parse(JSON.parse(await readFile(join(dist, "meta.json"), "utf8")));
+    const isOfDocuments = (file: string): boolean =>
+      Object.keys(outputs[file]?.inputs ?? {}).some((input) =>
+        /functions\/http\/(openapi|docs|request-examples)\.ts$/.test(input),
+      );
+    for (const name of ["api", "chat"]) {
+      expect([...startOf(outputs, `functions/dist/${name}.mjs`)].filter(isOfDocuments)).toEqual([]);
+    }
+    expect(Object.keys(outputs).some(isOfDocuments)).toBe(true);
+  });
+
   test("are kept in one byte for each character, which a single wider one would double", async () => {
     const { outputs } = metaSchema.parse(JSON.parse(await readFile(join(dist, "meta.json"), "utf8")));
     const starts = new Set(names.flatMap((name) => [...startOf(outputs, `functions/dist/${name}.mjs`)]));

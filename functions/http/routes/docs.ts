@@ -1,8 +1,6 @@
 /** What people, models and security researchers read first (conventions "Routes"). */
 import { defineRoute } from "../define-route.ts";
-import { docsPolicy } from "../docs.ts";
 import { answerPage } from "../entity-tag.ts";
-import { pagesOf } from "../pages.ts";
 
 const open = { method: "get", tags: ["documentation"], scope: null, admission: "none" } as const;
 
@@ -19,11 +17,13 @@ export const docs = defineRoute({
   path: "/docs",
   summary: "This API for people",
   responses: { 200: { description: "An HTML page that loads nothing else", mediaType: "text/html" } },
-  handler: (c, input) =>
-    answerPage(c, pagesOf(input).docs, {
+  async handler(c, input) {
+    const [{ pagesOf }, { docsPolicy }] = await Promise.all([import("../pages.ts"), import("../docs.ts")]);
+    return answerPage(c, pagesOf(input).docs, {
       "content-type": "text/html; charset=utf-8",
       "content-security-policy": docsPolicy,
-    }),
+    });
+  },
 });
 
 export const llms = defineRoute({
@@ -31,7 +31,10 @@ export const llms = defineRoute({
   path: "/llms.txt",
   summary: "This API for language models",
   responses: { 200: { description: "Markdown", mediaType: "text/plain" } },
-  handler: (c, input) => answerPage(c, pagesOf(input).llms, { "content-type": "text/plain; charset=utf-8" }),
+  async handler(c, input) {
+    const { pagesOf } = await import("../pages.ts");
+    return answerPage(c, pagesOf(input).llms, { "content-type": "text/plain; charset=utf-8" });
+  },
 });
 
 /** RFC 9116 wants the date less than a year away. */

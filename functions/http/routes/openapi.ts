@@ -1,8 +1,7 @@
-/** `GET /openapi.json`. The document is made at the first request and kept: a cold start does not pay for it. */
+/** `GET /openapi.json`. The document, and what makes it, is read at the first request and kept: a cold start does not pay for it. */
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { answerPage } from "../entity-tag.ts";
-import { openApiOf, pagesOf } from "../pages.ts";
 
 export const openapi = defineRoute({
   method: "get",
@@ -17,8 +16,9 @@ export const openapi = defineRoute({
     }),
   },
   responses: { 200: { description: "The document", schema: z.looseObject({ openapi: z.literal("3.1.0") }) } },
-  handler(c, input) {
+  async handler(c, input) {
     const { tag } = input.query;
+    const { openApiOf, pagesOf } = await import("../pages.ts");
     const page = tag === undefined ? pagesOf(input).openapi : openApiOf(input, tag);
     return answerPage(c, page, { "content-type": "application/json" });
   },
