@@ -7,6 +7,7 @@ import type { RouteModule } from "./define-route.ts";
 import { describeThrown } from "./describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
 import { toMcpRefusal } from "./mcp-refusal.ts";
+import { isOfBase, meantRoute } from "./meant-route.ts";
 import { answerInExchange } from "./middleware/exchange.ts";
 import { answerPreflight } from "./middleware/preflight.ts";
 import { challengeFor } from "./protected-resource.ts";
@@ -41,8 +42,9 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     };
     app.on(route.method.toUpperCase(), toHonoPath(route.path), answered(respond));
   }
-  const allowed = allowedMethods(Object.values(routes));
-  app.notFound(answered((c) => answerError(c, unmatched(c, allowed), core.publicUrl)));
+  const all = Object.values(routes);
+  const allowed = allowedMethods(all);
+  app.notFound(answered((c) => answerError(c, unmatched(c, all, allowed), core.publicUrl)));
   return app;
 }
 
@@ -75,26 +77,20 @@ const otherApis: ReadonlySet<string> = new Set(["/v1/completions", "/v1/messages
 
 type AllowedMethods = ReturnType<typeof allowedMethods>;
 
-function unmatched(c: AppContext, allowed: AllowedMethods): GatewayError {
+function unmatched(c: AppContext, routes: readonly RouteModule[], allowed: AllowedMethods): GatewayError {
   const { method, path } = c.req;
   const methods = allowed(path);
   if (methods.length === 0) {
-    const meant = misspelledBases(path).find((candidate) => allowed(candidate).includes(method));
+    const meant = meantRoute(method, path, routes);
     const instead = otherApis.has(path)
       ? "models answer at POST /v1/chat/completions, and "
       : meant === undefined
         ? ""
-        : `there is ${method} ${meant}: look at the base address that the client is set to; `;
+        : `there is ${method} ${meant}${isOfBase(meant, path) ? ": look at the base address that the client is set to" : ""}; `;
     return new GatewayError("not_found", `There is no route ${method} ${path}; ${instead}GET /openapi.json lists all.`);
   }
   c.get("exchange").headers["allow"] = methods.join(", ");
   return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${method}.`);
-}
-
-/** What is meant where a client's base address ends in a slash, or has a `/v1` too many or too few. */
-function misspelledBases(path: string): readonly string[] {
-  const tidy = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
-  return [tidy, tidy.replace(/^\/v1(?=\/)/, ""), `/v1${tidy}`];
 }
 
 /** `/v1/plugins/{id}` as hono spells it; `{path+}` also matches slashes. */
