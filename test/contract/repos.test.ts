@@ -768,6 +768,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
           credentials: [credential],
           budgets: [{ ...budget, id: budgetId, createdAt }],
           prices: { own: [price], operator: [] },
+          unreadable: [],
         });
         expect(await repos.config.load("ten_nobody")).toBeUndefined();
       });

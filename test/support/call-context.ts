@@ -35,6 +35,7 @@ export function callContext(options: ContextOptions = {}): CallContext {
       credentials: [],
       budgets: [],
       prices: { own: [], operator: [] },
+      unreadable: [],
       wrappedKey: "",
     },
     requestId: "req_1",

@@ -122,6 +122,7 @@ export function emptyConfig(tenant: string): TenantConfig {
     credentials: [],
     budgets: [],
     prices: { own: [], operator: [] },
+    unreadable: [],
     wrappedKey: "wrapped",
   };
 }

@@ -36,6 +36,9 @@ export const referencesSchema = z.strictObject({
       name: z.string().nullable(),
       field: z.string(),
       value: z.string(),
+      unreadable: z.string().optional().meta({
+        description: "Why `value` is not known: what cannot be read may refer to anything, and counts as a user of it.",
+      }),
     }),
   ),
 });

@@ -8,12 +8,19 @@ export async function readEveryPage<Item extends { readonly id: string }>(
   list: (page: PageRequest) => Promise<Page<Item>>,
 ): Promise<readonly Item[]> {
   const items: Item[] = [];
+  for await (const { data } of everyPage(list)) items.push(...data);
+  return items;
+}
+
+export async function* everyPage<Item extends { readonly id: string }>(
+  list: (page: PageRequest) => Promise<Page<Item>>,
+): AsyncGenerator<Page<Item>> {
   let after: string | undefined;
   for (;;) {
     const page = await list({ limit: pageSize, order: "asc", ...(after === undefined ? {} : { after }) });
-    items.push(...page.data);
+    yield page;
     after = placesOf(page, ({ id }) => id).last;
-    if (!page.hasMore || after === undefined) return items;
+    if (!page.hasMore || after === undefined) return;
   }
 }
 

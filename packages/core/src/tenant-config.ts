@@ -10,6 +10,7 @@ import type { PluginRecord } from "./blind/plugin.ts";
 import type { ProviderRecord } from "./chat/providers/provider.ts";
 import type { RegisteredNode } from "./nodes/node.ts";
 import type { FlowHead } from "./ports/flows.ts";
+import type { UnreadableItem } from "./ports/page.ts";
 import type { TavernEntry } from "./ports/tavern.ts";
 import type { ToolService } from "./services/service.ts";
 import type { VariableEntry } from "./vcp/placeholders/variable.ts";
@@ -39,6 +40,13 @@ export interface TenantConfig {
   /** Disabled ones too. */
   readonly budgets: readonly Budget[];
   readonly prices: PriceTables;
+  /** Of that which can refer to other parts: what is stored, and left out above. */
+  readonly unreadable: readonly UnreadablePart[];
   /** The tenant's data key as stored, for the sealer. */
   readonly wrappedKey: string;
+}
+
+export interface UnreadablePart extends Pick<UnreadableItem, "id" | "message"> {
+  readonly kind: "agent" | "setting" | "tool_price" | "tool_service";
+  readonly name: string | null;
 }

@@ -27,7 +27,7 @@ export async function unlessUsed({ goes, context }: Work, remove: (force: boolea
 
 /** Of a version of a flow that another has taken the place of: it stands in no document, so none could change it. */
 function isEarlier({ flows }: TenantConfig, { kind, id, field }: NamedReference): boolean {
-  const [, number] = /^versions\.(\d+)\./.exec(field) ?? [];
+  const [, number] = /^versions\.(\d+)(?:\.|$)/.exec(field) ?? [];
   const newest = flows.find((flow) => kind === "flow" && flow.id === id)?.versions.at(-1)?.number;
   return number !== undefined && newest !== undefined && Number(number) < newest;
 }

@@ -148,10 +148,10 @@ export function usersOf({ services }: Pick<TenantConfig, "services">, id: string
     .map(({ scheme, serviceId }) => `${scheme}://${serviceId}`);
 }
 
-/** @returns false where there is none. @throws GatewayError `conflict` naming the services that use it */
+/** @returns false where there is none. @throws GatewayError `conflict` naming the services that use it, or may */
 export async function deleteDescriptorSet(
   { blobs }: Deps,
-  config: Pick<TenantConfig, "tenant" | "services">,
+  config: Pick<TenantConfig, "tenant" | "services" | "unreadable">,
   id: string,
 ): Promise<boolean> {
   if (!idPattern.test(id)) return false;
@@ -161,6 +161,14 @@ export async function deleteDescriptorSet(
   if (users.length > 0) {
     const named = users.slice(0, 5).join(", ");
     throw new GatewayError("conflict", `'${id}' is used by ${named}; let them use another set first.`, { param: "id" });
+  }
+  const unknown = config.unreadable.find(({ kind }) => kind === "tool_service");
+  if (unknown !== undefined) {
+    throw new GatewayError(
+      "conflict",
+      `'${id}' may be used by the tool service '${unknown.id}'. ${unknown.message} Delete that service first, or wait for the release that can read it.`,
+      { param: "id" },
+    );
   }
   await blobs.delete(key);
   return true;

@@ -35,6 +35,7 @@ const owner = (tenant: string): { tenant: string; config: TenantConfig } => ({
     credentials: [],
     budgets: [],
     prices: { own: [], operator: [] },
+    unreadable: [],
     wrappedKey: `wrapped-${tenant}`,
   },
 });

@@ -2,7 +2,7 @@
 import type { Role } from "../callers/caller.ts";
 import type { JsonObject } from "../json.ts";
 import type { Effect } from "../tools/effect.ts";
-import type { Page, PageRequest } from "./page.ts";
+import type { Page, PageRequest, UnreadableItem } from "./page.ts";
 
 /** What the tenant's snapshot knows of a flow that has been published; the definition is read by its hash. */
 export interface FlowHead {
@@ -24,6 +24,13 @@ export interface FlowReference {
   /** `nodes.fetch.uri` */
   readonly field: string;
   readonly value: string;
+}
+
+/** A version of a flow; `version` null: the draft. */
+export interface FlowPlace {
+  readonly id: string;
+  readonly name: string;
+  readonly version: number | null;
 }
 
 /** What of a definition is kept beside it. */
@@ -143,15 +150,11 @@ export interface FlowRepo {
   ): Promise<(FlowVersion & { readonly definition: string }) | undefined>;
   /** The text of a published version. */
   definition(tenant: string, hash: string): Promise<string | undefined>;
-  /** What flows refer to; `version` null: the draft. Newest first. */
-  references(tenant: string): Promise<
-    readonly {
-      readonly id: string;
-      readonly name: string;
-      readonly version: number | null;
-      readonly refs: readonly FlowReference[];
-    }[]
-  >;
+  /** What flows refer to, the newest first, and those of which it cannot be read. */
+  references(tenant: string): Promise<{
+    readonly data: readonly (FlowPlace & { readonly refs: readonly FlowReference[] })[];
+    readonly unreadable: readonly (FlowPlace & Pick<UnreadableItem, "message">)[];
+  }>;
   /** With its versions and hooks. Raises the config version. */
   delete(tenant: string, id: string): Promise<boolean>;
 

@@ -7,7 +7,7 @@ import type {
   SubscriptionChange,
   SubscriptionHolder,
 } from "../subscriptions/subscription.ts";
-import type { Page, PageRequest } from "./page.ts";
+import type { Page, PageRequest, UnreadableItem } from "./page.ts";
 
 export interface Holding {
   readonly instance: string;
@@ -73,9 +73,14 @@ export interface SubscriptionRepo {
   /** With all that is known of its messages; calls stay. */
   delete(tenant: string, id: string): Promise<boolean>;
   /** All of a tenant, disabled ones too, and the version of its configuration. */
-  all(
-    tenant: string,
-  ): Promise<{ readonly subscriptions: readonly MessageSubscription[]; readonly configVersion: number } | undefined>;
+  all(tenant: string): Promise<
+    | {
+        readonly subscriptions: readonly MessageSubscription[];
+        readonly unreadable: readonly UnreadableItem[];
+        readonly configVersion: number;
+      }
+    | undefined
+  >;
   /** Takes and extends leases, lets go of what is not wanted, and adds up what is reported. Returns the ids that it holds. */
   hold(tenant: string, holding: Holding): Promise<readonly string[]>;
   /** Lets go of everything that this process of a node holds. */

@@ -5,7 +5,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../core-deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { readEveryPage } from "../every-page.ts";
+import { everyPage } from "../every-page.ts";
 import { encodeAddress, formatToolUri, parseToolUri } from "../tools/uri.ts";
 import type { ToolService } from "./service.ts";
 import { serviceToolName } from "./tool-name.ts";
@@ -17,8 +17,10 @@ export type Reference = {
   readonly name: string | null;
   /** Where in it: `tools`, `state`. */
   readonly field: string;
-  /** What stands there. */
+  /** What stands there; empty where that is not known. */
   readonly value: string;
+  /** Why it is not known: whoever holds something that cannot be read may refer to anything, so it counts. */
+  readonly unreadable?: string;
 };
 
 /** What a referrer looks for. */
@@ -85,14 +87,16 @@ async function apiKeys(
   { tenant }: CallContext,
   address: ServiceAddress,
 ): Promise<readonly Reference[]> {
-  const keys = await readEveryPage((page) => repos.apiKeys.list(tenant, page));
-  return keys
-    .filter(({ revokedAt }) => revokedAt === null)
-    .flatMap(({ id, name, tools }) =>
-      (tools ?? [])
-        .filter((pattern) => namesService(pattern, address))
-        .map((pattern) => ({ kind: "api_key", id, name, field: "tools", value: pattern })),
-    );
+  const found: Reference[] = [];
+  for await (const { data, unreadable = [] } of everyPage((page) => repos.apiKeys.list(tenant, page))) {
+    for (const { id, name, tools, revokedAt } of data) {
+      if (revokedAt !== null) continue;
+      const named = (tools ?? []).filter((pattern) => namesService(pattern, address));
+      found.push(...named.map((value) => ({ kind: "api_key", id, name, field: "tools", value })));
+    }
+    found.push(...unreadable.map(({ id, message }) => unknownUse({ kind: "api_key", id, message })));
+  }
+  return found;
 }
 
 /** Parts of the tools that MCP clients are given. */
@@ -106,7 +110,10 @@ function toolsets(
       .filter((pattern) => namesService(pattern, address))
       .map((value) => ({ kind: "mcp_toolset", id: name, name, field: "tools", value })),
   );
-  return Promise.resolve(named);
+  const lost = config.unreadable.filter(
+    ({ kind, id }) => kind === "setting" && ["mcp_toolsets", "settings"].includes(id),
+  );
+  return Promise.resolve([...named, ...lost.map(unknownUse)]);
 }
 
 /** Calls that wait for their turn, their end or a person. */
@@ -125,9 +132,11 @@ function toolPrices(
   address: ServiceAddress,
 ): Promise<readonly Reference[]> {
   const named = config.prices.own.filter(({ kind, pattern }) => kind === "tool" && namesService(pattern, address));
-  return Promise.resolve(
-    named.map(({ pattern }) => ({ kind: "tool_price", id: pattern, name: null, field: "pattern", value: pattern })),
-  );
+  const lost = config.unreadable.filter(({ kind }) => kind === "tool_price");
+  return Promise.resolve([
+    ...named.map(({ pattern }) => ({ kind: "tool_price", id: pattern, name: null, field: "pattern", value: pattern })),
+    ...lost.map(unknownUse),
+  ]);
 }
 
 /** What takes messages from it, or makes calls of them. */
@@ -137,12 +146,13 @@ async function subscriptions(
   address: ServiceAddress,
 ): Promise<readonly Reference[]> {
   const all = await repos.subscriptions.all(tenant);
-  return (all?.subscriptions ?? []).flatMap(({ id, name, serviceId, topic, target }) => {
-    const named = { uri: formatToolUri("mq", serviceId, topic), "target.uri": target.uri };
-    return Object.entries(named)
+  const named = (all?.subscriptions ?? []).flatMap(({ id, name, serviceId, topic, target }) => {
+    const uris = { uri: formatToolUri("mq", serviceId, topic), "target.uri": target.uri };
+    return Object.entries(uris)
       .filter(([, value]) => namesService(value, address))
       .map(([field, value]) => ({ kind: "subscription", id, name, field, value }));
   });
+  return [...named, ...(all?.unreadable ?? []).map((each) => unknownUse({ kind: "subscription", ...each }))];
 }
 
 /** What calls it at a time. */
@@ -164,16 +174,21 @@ async function flows(
   address: ServiceAddress,
 ): Promise<readonly Reference[]> {
   const found = new Map<string, Reference>();
-  for (const { id, name, version, refs } of await repos.flows.references(tenant)) {
-    const of = version === null ? "draft" : `versions.${version}`;
+  const { data, unreadable } = await repos.flows.references(tenant);
+  for (const { id, name, version, refs } of data) {
     for (const { field, value } of refs) {
       const key = `${id} ${field} ${value}`;
       if (found.has(key) || !namesService(value, address)) continue;
-      found.set(key, { kind: "flow", id, name, field: `${of}.${field}`, value });
+      found.set(key, { kind: "flow", id, name, field: `${placeIn(version)}.${field}`, value });
     }
   }
-  return [...found.values()];
+  const lost = unreadable.map(({ id, name, version, message }) =>
+    unknownUse({ kind: "flow", id, name, field: placeIn(version), message }),
+  );
+  return [...found.values(), ...lost];
 }
+
+const placeIn = (version: number | null): string => (version === null ? "draft" : `versions.${version}`);
 
 /** Agents that may call it; of another agent also those that call it, or hand over to it. */
 function agents(
@@ -181,16 +196,15 @@ function agents(
   { config }: CallContext,
   address: ServiceAddress,
 ): Promise<readonly Reference[]> {
-  return Promise.resolve(
-    config.agents.flatMap(({ id, name, tools, agents: callees, handoffs }) => {
-      const named = Object.entries({ tools, agents: callees.map(agentUri), handoffs: handoffs.map(agentUri) });
-      return named.flatMap(([field, values]) =>
-        values
-          .filter((value) => namesService(value, address))
-          .map((value) => ({ kind: "agent", id, name, field, value })),
-      );
-    }),
-  );
+  const found = config.agents.flatMap(({ id, name, tools, agents: callees, handoffs }) => {
+    const named = Object.entries({ tools, agents: callees.map(agentUri), handoffs: handoffs.map(agentUri) });
+    return named.flatMap(([field, values]) =>
+      values
+        .filter((value) => namesService(value, address))
+        .map((value) => ({ kind: "agent", id, name, field, value })),
+    );
+  });
+  return Promise.resolve([...found, ...config.unreadable.filter(({ kind }) => kind === "agent").map(unknownUse)]);
 }
 
 /** Rooms in which an agent speaks, or which it leads. */
@@ -206,15 +220,40 @@ async function groupChats(
 
 const agentUri = (name: string): string => formatToolUri("agent", name);
 
-/** The error of who would delete what others use. */
+interface UnknownUse {
+  readonly kind: string;
+  readonly id: string;
+  readonly name?: string | null;
+  readonly field?: string;
+  readonly message: string;
+}
+
+function unknownUse({ kind, id, name = null, field = "", message }: UnknownUse): Reference {
+  return { kind, id, name, field, value: "", unreadable: message };
+}
+
+/** The error of who would delete what others use, or may use. */
 export function referencedError(what: string, references: readonly Reference[]): GatewayError {
-  const named = references.slice(0, mostNamed).map(({ kind, id, name }) => `${kind} '${name ?? id}'`);
-  const more = references.length > mostNamed ? ` and ${references.length - mostNamed} more` : "";
+  const known = references.filter(({ unreadable }) => unreadable === undefined);
+  const unknown = references.filter(({ unreadable }) => unreadable !== undefined);
+  const said = [
+    ...(known.length === 0 ? [] : [`is used by ${nameSome(known)}`]),
+    ...(unknown.length === 0 ? [] : [`may be used by ${nameSome(unknown)}`]),
+  ];
   return new GatewayError(
     "service_referenced",
-    `'${what}' is used by ${named.join(", ")}${more}; change those first, or repeat the request with ?force=true.`,
+    `'${what}' ${said.join(", and ")}; change those first, or repeat the request with ?force=true.`,
     { param: "force", extra: { references: references.map((reference) => ({ ...reference })) } },
   );
 }
 
 const mostNamed = 5;
+
+function nameSome(references: readonly Reference[]): string {
+  const named = references.slice(0, mostNamed).map(({ kind, id, name, unreadable }) => {
+    const why = unreadable === undefined ? "" : ` (${unreadable.replace(/\.$/, "")})`;
+    return `${kind} '${name ?? id}'${why}`;
+  });
+  const more = references.length > mostNamed ? ` and ${references.length - mostNamed} more` : "";
+  return named.join(", ") + more;
+}

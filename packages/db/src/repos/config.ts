@@ -4,6 +4,7 @@
  */
 import { asc, eq } from "drizzle-orm";
 import type { ConfigRepo } from "@toolyard/core/ports/tenants";
+import type { UnreadablePart } from "@toolyard/core/tenant-config";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards } from "../database.ts";
 import { budgets } from "../schema/budgets.ts";
@@ -20,19 +21,29 @@ import { selectCredentials, storedCredentialReader } from "./credentials.ts";
 import { pluginReader } from "./plugins.ts";
 import { operator, readPrices, selectPrices } from "./prices.ts";
 import { providerReader } from "./providers.ts";
-import { readAll, type OnBrokenRow } from "./rows.ts";
+import { readAll, unreadableMessage, type BrokenRow, type OnBrokenRow } from "./rows.ts";
 import { readTavernEntries, selectTavernEntries } from "./tavern.ts";
 import { selectToolServices, toolServiceReader } from "./tool-services.ts";
 import { readVariables, selectVariables } from "./variables.ts";
+
+const kinds: Readonly<Record<string, UnreadablePart["kind"]>> = {
+  agents: "agent",
+  price_tables: "tool_price",
+  tenants: "setting",
+  tool_services: "tool_service",
+};
+
+function toPart(row: BrokenRow): readonly UnreadablePart[] {
+  const kind = kinds[row.table];
+  return kind === undefined ? [] : [{ kind, id: row.id, name: row.name ?? null, message: unreadableMessage(row) }];
+}
 
 export function createConfigRepo(shards: Shards, caps: SettingsCaps, onBrokenRow: OnBrokenRow): ConfigRepo {
   const plugins = pluginReader(onBrokenRow);
   const backEnds = providerReader(onBrokenRow);
   const credentials = storedCredentialReader(onBrokenRow);
   const limits = budgetReader(onBrokenRow);
-  const services = toolServiceReader(onBrokenRow);
   const nodes = nodeReader(onBrokenRow);
-  const agents = agentReader(onBrokenRow);
   return {
     load: async (tenant) => {
       const database = shards.databaseFor(tenant);
@@ -85,28 +96,34 @@ export function createConfigRepo(shards: Shards, caps: SettingsCaps, onBrokenRow
       ]);
       const row = decodeFirst(tenants, owner);
       if (row === undefined) return undefined;
-      return {
+      const broken: BrokenRow[] = [];
+      const noteBroken: OnBrokenRow = (each) => {
+        broken.push(each);
+        onBrokenRow(each);
+      };
+      const config = {
         tenant,
         version: row.configVersion,
         settings: parseSettings(row.settings, caps, (key) =>
-          onBrokenRow({ table: "tenants", tenant, id: key, reason: "is not a value that this setting takes" }),
+          noteBroken({ table: "tenants", tenant, id: key, reason: "is not a value that this setting takes" }),
         ),
         plugins: readAll(plugins, pluginRows),
-        services: readAll(services, serviceRows),
+        services: readAll(toolServiceReader(noteBroken), serviceRows),
         nodes: readAll(nodes, nodeRows),
         tavern: readTavernEntries(tavernRows, onBrokenRow),
         variables: readVariables(variableRows, onBrokenRow),
         flows: readFlowHeads(flowRows, onBrokenRow),
-        agents: readAll(agents, agentRows),
+        agents: readAll(agentReader(noteBroken), agentRows),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
         budgets: readAll(limits, budgetRows),
         prices: {
-          own: readPrices(priceRows, tenant, onBrokenRow),
+          own: readPrices(priceRows, tenant, noteBroken),
           operator: readPrices(operatorRows?.[0] ?? priceRows, operator, onBrokenRow),
         },
         wrappedKey: row.wrappedKey,
       };
+      return { ...config, unreadable: broken.flatMap(toPart) };
     },
   };
 }

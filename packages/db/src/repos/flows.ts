@@ -4,12 +4,14 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type {
   FlowContent,
   FlowHook,
+  FlowPlace,
   FlowRecord,
   FlowReference,
   FlowRepo,
   FlowVersion,
 } from "@toolyard/core/ports/flows";
 import { mostOf } from "@toolyard/core/ports/limits";
+import * as z from "zod";
 import type { Shards, StatementResult } from "../database.ts";
 import { flowHooks } from "../schema/flow-hooks.ts";
 import { flowVersions } from "../schema/flow-versions.ts";
@@ -22,9 +24,10 @@ import {
   pageAfterNumber,
   raiseConfigVersion,
   type Reader,
-  readAll,
   readFirst,
   readPage,
+  readRows,
+  type Row,
   selectPage,
 } from "./rows.ts";
 
@@ -68,6 +71,16 @@ const hasFlow = "SELECT 1 FROM flows WHERE tenant = ?1 AND id = ?2";
 
 const readonly = { readonly: true } as const;
 
+const refsSchema: z.ZodType<readonly FlowReference[]> = z.array(z.object({ field: z.string(), value: z.string() }));
+
+function placeOf(row: Row): FlowPlace {
+  return {
+    id: String(row["id"]),
+    name: String(row["name"]),
+    version: row["version"] === null ? null : Number(row["version"]),
+  };
+}
+
 export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRepo {
   const reader: Reader<typeof flows, FlowRecord> = {
     table: flows,
@@ -76,13 +89,11 @@ export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRe
     onBrokenRow,
     toRecord: ({ tenant: _tenant, draftRefs: _refs, ...flow }) => flow,
   };
-  const refsReader: Reader<typeof flows, Awaited<ReturnType<FlowRepo["references"]>>[number]> = {
+  const refsReader: Reader<typeof flows, FlowPlace & { readonly refs: readonly FlowReference[] }> = {
     ...reader,
     toRecord: (_flow, row) => ({
-      id: String(row["id"]),
-      name: String(row["name"]),
-      version: row["version"] === null ? null : Number(row["version"]),
-      refs: readColumn("refs", () => JSON.parse(String(row["refs"])) as readonly FlowReference[]),
+      ...placeOf(row),
+      refs: readColumn("refs", () => refsSchema.parse(JSON.parse(String(row["refs"])))),
     }),
   };
   const versionReader: Reader<typeof flowVersions, FlowVersion & { readonly definition: string }> = {
@@ -206,7 +217,14 @@ export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRe
           JOIN flows AS f ON f.tenant = v.tenant AND f.id = v.flow_id WHERE v.tenant = ?1 AND v.refs <> '[]'
         ORDER BY 1, 4 DESC`;
       const [found] = await shards.databaseFor(tenant).batch([{ sql, args: [tenant] }], readonly);
-      return readAll(refsReader, found);
+      const rows = found?.rows ?? [];
+      const { data, unreadable = [] } = readRows(refsReader, rows);
+      return {
+        data,
+        unreadable: unreadable.flatMap(({ at, message }) =>
+          rows.slice(at, at + 1).map((row) => ({ ...placeOf(row), message })),
+        ),
+      };
     },
 
     delete: async (tenant, id) => {

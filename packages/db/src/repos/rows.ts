@@ -71,6 +71,11 @@ function readRow<T extends SQLiteTable, R>(reader: Reader<T, R>, row: Row): R {
 
 const mayBeNewer = "a newer release may have written it";
 
+/** A sentence about what is left out, for its tenant. */
+export function unreadableMessage({ reason }: BrokenRow): string {
+  return `It cannot be read: ${reason}; ${mayBeNewer}.`;
+}
+
 /** The row that a write gives back; that there is none is a fault of ours. */
 export function readWritten<T extends SQLiteTable, R>(reader: Reader<T, R>, result: StatementResult | undefined): R {
   const record = readFirst(reader, result);
@@ -144,7 +149,8 @@ export function raiseConfigVersion(tenant: string): Statement {
   );
 }
 
-function readRows<T extends SQLiteTable, R>(
+/** What can be read, and what is wrong with the rest, which is reported as well. */
+export function readRows<T extends SQLiteTable, R>(
   reader: Reader<T, R>,
   rows: readonly Row[],
 ): Pick<Page<R>, "data" | "unreadable"> {
@@ -156,7 +162,7 @@ function readRows<T extends SQLiteTable, R>(
     } catch (error) {
       const broken = describeBroken(reader, row, error);
       reader.onBrokenRow(broken);
-      unreadable.push({ id: broken.id, message: `It cannot be read: ${broken.reason}; ${mayBeNewer}.`, at });
+      unreadable.push({ id: broken.id, message: unreadableMessage(broken), at });
     }
   }
   return { data, ...(unreadable.length === 0 ? {} : { unreadable }) };

@@ -20,7 +20,7 @@ import { build, decodeRow, statement } from "../sql.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { isLive } from "./live-connections.ts";
-import { type OnBrokenRow, otherVersion, readAll, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
+import { type OnBrokenRow, otherVersion, readRows, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
 
 /** Of a tenant: a node reads all of them with each sign of life. */
 const mostSubscriptions = mostOf.subscriptions;
@@ -211,7 +211,8 @@ export function createSubscriptionRepo(shards: Shards, onBrokenRow: OnBrokenRow)
         );
       const row = owner?.rows[0];
       if (row === undefined) return undefined;
-      return { subscriptions: readAll(reader, found), configVersion: Number(row["config_version"]) };
+      const { data, unreadable = [] } = readRows(reader, found?.rows ?? []);
+      return { subscriptions: data, unreadable, configVersion: Number(row["config_version"]) };
     },
 
     hold: async (tenant, holding) => {
