@@ -52,10 +52,21 @@ describe(`a name that stands twice in an object ${verifies("CFG-1", "CFG-3")}`, 
     ["/v1/agents", '{"name":"a","tools":[],"t\\u006fols":["x"]}', "tools"],
     ["/v1/flows", `{"definition":${twice(flow("look"), '"nodes":{}')}}`, "definition.nodes"],
     ["/v1/flows/validate", `{"definition":${twice(flow("look"), '"nodes":{}')}}`, "definition.nodes"],
+    ["/v1/group_chats", '{"name":"a","members":[],"limits":{"rounds":1,"rounds":2}}', "limits.rounds"],
+    ["/v1/plugins/import", '{"definitions":[{"name":"a","name":"b"}]}', "definitions.0.name"],
+    ["/v1/plugins/import", JSON.stringify({ openapi: '{"openapi":"3.1.0","paths":{"/a":{},"/a":{}}}' }), "openapi"],
+    ["/v1/plugins/import", JSON.stringify({ openapi: "openapi: 3.1.0\npaths:\n  /a: {}\n  /a: {}\n" }), "openapi"],
     ["/v1/schedule_task", '{"rate":"1 day","task":{"uri":"look","uri":"other"}}', "task.uri"],
   ])("of what %s takes is refused", async (to, text, param) => {
     const { status, json } = await sendText("post", to, text);
     expect([status, json.error]).toMatchObject([400, { code: "invalid_request", param }]);
+  });
+
+  test("of a change of a room is refused", async () => {
+    const { id } = await client.post("/v1/group_chats", { name: "a" });
+    const { status, json } = await sendText("patch", `/v1/group_chats/${id}`, '{"name":"b","name":"c"}');
+    expect([status, json.error]).toMatchObject([400, { code: "invalid_request", param: "name" }]);
+    expect((await client.get(`/v1/group_chats/${id}`)).name).toBe("a");
   });
 
   test("of settings is refused", async () => {

@@ -127,7 +127,7 @@ export const createGroupChat = defineRoute({
     "A room of agents and people: what a person says in it begins a turn, in which agents answer one after the other.",
   tags,
   scope: "chat",
-  request: { body: newGroupChatSchema },
+  request: { body: newGroupChatSchema, refusesRepeats: true },
   responses: { 201: { description: "The group chat", schema: groupChatViewSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a room of the caller's own tenant, with its agents." },
   async handler(c, { core, tenant, context, body: { owner, ...body } }) {
@@ -180,7 +180,7 @@ export const updateGroupChat = defineRoute({
   description: "For who made it and administrators. Fields that are left out stay; `limits` is replaced as a whole.",
   tags,
   scope: "chat",
-  request: { params: idParams, body: z.strictObject(fields).partial() },
+  request: { params: idParams, body: z.strictObject(fields).partial(), refusesRepeats: true },
   responses: { 200: { description: "The group chat as it is now", schema: groupChatViewSchema } },
   isolation: {
     kind: "object",
@@ -226,6 +226,7 @@ export const joinGroupChat = defineRoute({
   request: {
     params: idParams,
     body: z.union([memberSchema, z.strictObject({ display_name: displayNameSchema.optional() })]).default({}),
+    refusesRepeats: true,
   },
   responses: { 200: { description: "The group chat as it is now", schema: groupChatViewSchema } },
   isolation: { kind: "object", arrange: arrangeObject },

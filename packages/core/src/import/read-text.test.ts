@@ -23,6 +23,7 @@ describe(`text of a document ${verifies("BLIND-1")}`, () => {
     ["broken JSON", '{"a": 1,}x', /neither JSON/],
     ["broken YAML", "a: [1", /line 1/],
     ["a name given twice", "a: 1\na: 2", /unique/],
+    ["a name given twice in JSON", '{"paths":{"/a":{"get":{},"g\\u0065t":{}}}}', /says 'paths\.\/a\.get' twice/],
     ["aliases that multiply", bomb(9), /aliases|Excessive/],
     ["an alias that holds itself", "a: &a\n  b: *a\n", /stands in what it means/],
     ["nesting without an end", "[".repeat(20_000), /cannot be read|nested|neither/],

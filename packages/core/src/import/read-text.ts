@@ -1,6 +1,7 @@
 /** Text of an OpenAPI document or a part of one: JSON, else YAML. */
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { JsonValue } from "../json.ts";
+import { toToldName } from "../errors/schema-problems.ts";
+import { repeatedNames, type JsonValue } from "../json.ts";
 import { importLimits } from "./limits.ts";
 import { cutText } from "./text.ts";
 
@@ -9,14 +10,26 @@ export async function readDocumentText(text: string, param: string): Promise<Jso
   const trimmed = text.replace(/^\uFEFF/, "").trimStart();
   if (trimmed === "") throw invalid(param, "is empty");
   if (!trimmed.startsWith("{")) return readYamlText(trimmed, param);
+  let value: JsonValue;
   try {
-    return JSON.parse(trimmed) as JsonValue;
+    value = JSON.parse(trimmed) as JsonValue;
   } catch (error) {
     // A brace may also begin YAML in its flow style.
     return readYamlText(trimmed, param).catch(() => {
       throw invalid(param, `is neither JSON (${reasonOf(error)}) nor YAML`);
     });
   }
+  // Of YAML its own reader does.
+  refuseRepeats(trimmed, param);
+  return value;
+}
+
+/** Of an operation that is described twice, the first would be lost without a word. */
+function refuseRepeats(json: string, param: string): void {
+  const [path] = repeatedNames(json);
+  if (path === undefined) return;
+  const place = cutText(path.map(toToldName).join("."), 1_000);
+  throw invalid(param, `says '${place}' twice in one object, and one of the two would be lost; leave one of them out`);
 }
 
 async function readYamlText(text: string, param: string): Promise<JsonValue> {
