@@ -67,6 +67,8 @@ const routes = {
 };
 
 const document = toOpenApi(routes, { version: "1.2.3", url: "http://127.0.0.1:8787" });
+/** Of the whole gateway. */
+const ofGateway = toOpenApi(allRoutes, { version: "1", url: "http://x" });
 
 const clientsOwn =
   /^(?:Configuration|Error|Exception|Api(?:Client|Exception|Response)|Client|Request|Response|New[A-Z].*)$/;
@@ -334,7 +336,7 @@ describe("the OpenAPI document", () => {
   });
 
   test("of the whole gateway has names that say something", () => {
-    const { schemas } = toOpenApi(allRoutes, { version: "1", url: "http://x" }).components;
+    const { schemas } = ofGateway.components;
     const names = Object.keys(schemas ?? {});
     expect(names).toEqual(expect.arrayContaining(["Agent", "AgentList", "Call", "Plugin", "RunWithSteps"]));
     // Two forms under one name are told apart by numbers, which change with the order of the routes: `id` names the second.
@@ -344,7 +346,7 @@ describe("the OpenAPI document", () => {
   });
 
   test(`of the whole gateway says what an answer of a chat holds ${verifies("CHAT-1")}`, () => {
-    const { schemas } = toOpenApi(allRoutes, { version: "1", url: "http://x" }).components;
+    const { schemas } = ofGateway.components;
     const fields = (part: string): unknown => ({
       properties: { choices: { items: { properties: { [part]: { properties: { content: expect.anything() } } } } } },
     });
@@ -352,7 +354,7 @@ describe("the OpenAPI document", () => {
   });
 
   test("of the whole gateway has patterns that other languages read, too", () => {
-    const text = JSON.stringify(toOpenApi(allRoutes, { version: "1", url: "http://x" }));
+    const text = JSON.stringify(ofGateway);
     const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)].map(([, one = '""']) =>
       String(JSON.parse(one)),
     );
@@ -365,7 +367,7 @@ describe("the OpenAPI document", () => {
   });
 
   test("of the whole gateway lets no kind of a body stand for all of them", () => {
-    const { paths } = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    const { paths } = ofGateway;
     const open = Object.entries(paths).flatMap(([path, methods]) =>
       Object.entries(methods).flatMap(([method, { requestBody }]) =>
         Object.values(requestBody?.content ?? {})
@@ -378,16 +380,14 @@ describe("the OpenAPI document", () => {
   });
 
   test("of the whole gateway refers to nothing that is not there", () => {
-    const whole = toOpenApi(allRoutes, { version: "1", url: "http://x" });
-    const found = references(whole);
+    const found = references(ofGateway);
     expect(found.length).toBeGreaterThan(0);
-    expect(found.filter((reference) => find(whole, reference) === undefined)).toEqual([]);
-    expect(JSON.stringify(whole)).not.toMatch(/#\/\$defs|"\$ref":"#"/);
+    expect(found.filter((reference) => find(ofGateway, reference) === undefined)).toEqual([]);
+    expect(JSON.stringify(ofGateway)).not.toMatch(/#\/\$defs|"\$ref":"#"/);
   });
 
   test("of the whole gateway names each operation once and describes each parameter of its path", () => {
-    const whole = toOpenApi(allRoutes, { version: "1", url: "http://x" });
-    for (const [path, methods] of Object.entries(whole.paths)) {
+    for (const [path, methods] of Object.entries(ofGateway.paths)) {
       for (const operation of Object.values(methods)) {
         const inPath = (operation.parameters ?? [])
           .filter((parameter) => parameter.in === "path")
@@ -425,7 +425,7 @@ describe("examples of requests", () => {
   });
 
   test("fit the schemas beside them", () => {
-    const { paths, components } = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    const { paths, components } = ofGateway;
     const contents = Object.values(paths)
       .flatMap((methods) => Object.values(methods))
       .flatMap(({ operationId, requestBody }) =>
@@ -440,15 +440,14 @@ describe("examples of requests", () => {
   });
 
   test("stand in the document, on the page and in no route that takes none", () => {
-    const whole = toOpenApi(allRoutes, { version: "1", url: "http://x" });
-    expect(whole.paths["/v1/agents"]?.["post"]?.requestBody?.content["application/json"]?.example).toMatchObject({
+    expect(ofGateway.paths["/v1/agents"]?.["post"]?.requestBody?.content["application/json"]?.example).toMatchObject({
       name: "support",
     });
-    expect(whole.paths["/v1/human/tool"]?.["post"]?.requestBody?.content["text/plain"]?.example).toContain(
+    expect(ofGateway.paths["/v1/human/tool"]?.["post"]?.requestBody?.content["text/plain"]?.example).toContain(
       "TOOL_REQUEST",
     );
-    expect(whole.paths["/v1/agents/{id}"]?.["get"]).not.toHaveProperty("requestBody");
-    expect(renderDocs(whole)).toContain(
+    expect(ofGateway.paths["/v1/agents/{id}"]?.["get"]).not.toHaveProperty("requestBody");
+    expect(renderDocs(ofGateway)).toContain(
       "&quot;base_url&quot;: &quot;https://crm.example.com/v1/customers/{id}/orders&quot;",
     );
   });
@@ -456,14 +455,14 @@ describe("examples of requests", () => {
 
 describe("the documentation for people and models", () => {
   test("says of every group of the gateway what it is for, what newcomers need first", () => {
-    const { tags } = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    const { tags } = ofGateway;
     expect(tags.filter(({ description }) => description === undefined)).toEqual([]);
     expect(tags.slice(0, 3).map(({ name }) => name)).toEqual(["chat", "tools", "plugins"]);
     expect(document.tags).toEqual([{ name: "items" }]);
   });
 
   test("tells a model how a tool is made and called", () => {
-    const text = renderLlmsText(toOpenApi(allRoutes, { version: "1", url: "http://x" }));
+    const text = renderLlmsText(ofGateway);
     expect(text.match(/^\d\. `\w+ [^`]+`/gm)).toEqual([
       "1. `PUT /v1/credentials/{name}`",
       "2. `POST /v1/plugins`",

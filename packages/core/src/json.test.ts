@@ -67,17 +67,6 @@ describe(`JSON of which no number may be changed ${verifies("BLIND-8", "CHAT-18"
       expect(parseJsonExactly(digits)).toBe(digits);
     },
   );
-
-  test("is read in about the time that it takes anyway, however many numbers it holds", () => {
-    const many = `[${"1,".repeat(2_000_000)}1234567890123456789]`;
-    expect(parseJsonExactly(many)).toHaveLength(2_000_001);
-    expect(parseJsonExactly(`{"n":1234567890123456789,"a":"${'\\"'.repeat(500_000)}`)).toBeUndefined();
-    const quoted = '"'.repeat(5_000_000);
-    expect(parseJsonExactly(`[1234567890123456789,${JSON.stringify(quoted)}]`)).toEqual([
-      "1234567890123456789",
-      quoted,
-    ]);
-  });
 });
 
 describe(`JSON that says something twice ${verifies("CFG-1", "CFG-3")}`, () => {
@@ -106,12 +95,5 @@ describe(`JSON that says something twice ${verifies("CFG-1", "CFG-3")}`, () => {
         expect(repeatedIn(JSON.stringify(each, null, indent))).toEqual([]);
       }),
     );
-  });
-
-  test("is looked through once, whatever it is", () => {
-    const names = `{${'"a":1,'.repeat(500_000)}"b":"${"\\\\".repeat(500_000)}"}`;
-    expect(repeatedIn(names)).toHaveLength(100);
-    const texts = [`"${'\\"'.repeat(1_000_000)}"`, `["",${" ".repeat(2_000_000)}""${" ".repeat(2_000_000)}]`];
-    for (const text of texts) expect(repeatedIn(text)).toEqual([]);
   });
 });

@@ -71,7 +71,7 @@ describe("opening a database by URL", () => {
     ["http://127.0.0.1:1", "ECONNREFUSED"],
     ["libsql://nowhere.invalid", "ENOTFOUND"],
   ])("says of the server %s, which cannot be reached, that it is %s", async (url, reason) => {
-    const database = await openDatabase({ url, budgetMs: 2_000 });
+    const database = await openDatabase({ url, budgetMs: 400 });
     await expect(database.batch([sql("SELECT 1")], { readonly: true })).rejects.toMatchObject({
       code: "database_unavailable",
       message: expect.stringContaining(reason),

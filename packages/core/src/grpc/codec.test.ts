@@ -11,7 +11,7 @@ import type { JsonObject } from "../json.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { deliveryOf } from "../errors/delivery.ts";
 import { createCodec, type TypedMethod } from "./codec.ts";
-import { missingImports, readDescriptorSet, readFiles } from "./descriptors.ts";
+import { missingImports, readDescriptorSet } from "./descriptors.ts";
 import { toParameters } from "./parameters.ts";
 import { textField } from "./wire.ts";
 
@@ -270,12 +270,6 @@ describe(`descriptors ${verifies("SVC-1")}`, () => {
     const value = { anInt64: "5", inner: { aString: "x" } };
     expect(JSON.parse(nameless.decode(everything, nameless.encode(everything, value)))).toEqual(value);
     expect(nameless.encode(everything, { an_int64: "5" })).toEqual(nameless.encode(everything, { anInt64: "5" }));
-  });
-
-  test("with more in them than any have are refused", () => {
-    const file = Buffer.concat([textField(1, "a.proto"), textField(4, "\x3a\0".repeat(4) + "\x2a\0".repeat(800_000))]);
-    const error = refusal(() => createCodec(readFiles([file]), { emitDefaults: false }));
-    expect([error.code, error.message]).toEqual(["invalid_definition", expect.stringContaining("too large")]);
   });
 
   test("that lack an import are refused, naming it", () => {

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { ConsumeOptions, MessageConsumer, Settlement } from "../ports/message-consumer.ts";
@@ -136,6 +136,9 @@ describe(`whoever holds a subscription ${verifies("MQ-3")}`, () => {
   });
 
   test("says what is wrong with the broker, and goes on trying", async () => {
+    // Of its pauses, the shortest.
+    const random = vi.spyOn(Math, "random").mockReturnValue(0);
+    onTestFinished(() => random.mockRestore());
     start((each) => {
       each.openFails = 1;
     });

@@ -844,21 +844,6 @@ describe(`failures of a back end ${verifies("CHAT-1")}`, () => {
     expect((await failureOf(play({ writes: inStream }))).code).toBe("provider_failed");
   });
 
-  test.each([
-    ["as it is read", undefined],
-    ["as it is followed", () => undefined],
-  ])("to come to an end are ended %s", async (_how, take) => {
-    const write = chunk({ content: "x".repeat(65_536) });
-    const writes = Array.from({ length: 1_100 }, () => write);
-    await withAnswer({ "content-type": "text/event-stream" }, writes, async (url) => {
-      const change = { provider: record({ baseUrl: url }), ...(take === undefined ? {} : { take }) };
-      const error = await failureOf(provider.stream(request(change)));
-      expect(error.code).toBe("provider_failed");
-      expect(error.message).toBe("Provider 'acme' answered more than 67108864 bytes.");
-      expect(error.details.extra).toMatchObject({ before_first_byte: false });
-    });
-  });
-
   test("with a status keep it, the advice and the words, and not the key", async () => {
     stub.script({ json: { error: { message: "no secret-key", code: "x", param: "tools" } }, status: 400 });
     const rejected = await failureOf(provider.stream(request()));
