@@ -17,7 +17,7 @@ import { ask, idIn, joinedName, liveAt, mapSome, objectOf, parseBody, parseBy, t
 const eventsInOrder = (events: readonly unknown[]): string[] =>
   webhookEventSchema.options.filter((event) => events.includes(event));
 
-export const webhooks = (route: RouteOf): Kind => ({
+export const webhooks = (route: RouteOf<"createWebhook" | "updateWebhook" | "deleteWebhook">): Kind => ({
   repeats: true,
   identify: (item) => textIn(item, "name"),
   async read({ core, context }) {
@@ -62,7 +62,9 @@ function isToCome({ core, context }: Work, text: string): boolean {
   return found?.discovered === null && found.id.startsWith("new ") && runtime?.discovers === true;
 }
 
-export const subscriptions = (route: RouteOf): Kind => ({
+export const subscriptions = (
+  route: RouteOf<"createSubscription" | "updateSubscription" | "deleteSubscription">,
+): Kind => ({
   identify: (item) => textIn(item, "name"),
   async read({ core, context }) {
     const all = await readEveryPage((page) => core.repos.subscriptions.list(context.tenant, page));
@@ -111,7 +113,9 @@ const timeOf = (at: number | null, field: "start" | "end"): JsonObject =>
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const register = () => import("@toolyard/core/schedules/register");
 
-export const schedules = (route: RouteOf): Kind => ({
+export const schedules = (
+  route: RouteOf<"pauseSchedule" | "resumeSchedule" | "createSchedule" | "deleteSchedule">,
+): Kind => ({
   repeats: true,
   identify: (item) => {
     const { task } = objectOf(item);
@@ -215,7 +219,7 @@ function delivery({ idOf }: Work, deliver: JsonValue | undefined): JsonObject {
 
 const budgetFields = ["name", "limit_tokens", "limit_micros", "enabled"];
 
-export const budgets = (route: RouteOf): Kind => ({
+export const budgets = (route: RouteOf<"createBudget" | "updateBudget" | "deleteBudget">): Kind => ({
   repeats: true,
   identify: (item) => {
     // As the route fills them in.

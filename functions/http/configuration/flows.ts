@@ -51,8 +51,12 @@ const hooksIn = (item: JsonValue): readonly JsonObject[] => {
   return Array.isArray(hooks) ? hooks.map(objectOf) : [];
 };
 
+type FlowRoutes = RouteOf<
+  "createFlow" | "updateFlow" | "publishFlow" | "deleteFlow" | "createFlowHook" | "updateFlowHook" | "deleteFlowHook"
+>;
+
 /** The draft of a flow of this name that was never published makes room for the document's; few have one. */
-async function create(route: RouteOf, work: Work, body: JsonObject): Promise<string> {
+async function create(route: FlowRoutes, work: Work, body: JsonObject): Promise<string> {
   try {
     return idIn(await ask(work, route("createFlow"), { body: { ...body, publish: true } }));
   } catch (error) {
@@ -67,12 +71,12 @@ async function create(route: RouteOf, work: Work, body: JsonObject): Promise<str
   }
 }
 
-async function change(route: RouteOf, work: Work, id: string, body: JsonObject): Promise<void> {
+async function change(route: FlowRoutes, work: Work, id: string, body: JsonObject): Promise<void> {
   if (Object.keys(body).length > 0) await ask(work, route("updateFlow"), { params: { id }, body });
   if ("definition" in body) await ask(work, route("publishFlow"), { params: { id }, body: {} });
 }
 
-async function writeHooks(route: RouteOf, work: Work, id: string, wanted: readonly JsonObject[]): Promise<void> {
+async function writeHooks(route: FlowRoutes, work: Work, id: string, wanted: readonly JsonObject[]): Promise<void> {
   const there = await hooksOf(work, id);
   const asked = wanted.map((item) => ({ name: textIn(item, "name"), item }));
   for (const { one, other } of pairUp(asked, there)) {
@@ -93,7 +97,7 @@ async function writeHooks(route: RouteOf, work: Work, id: string, wanted: readon
   }
 }
 
-export const flows = (route: RouteOf): Kind => ({
+export const flows = (route: FlowRoutes): Kind => ({
   identify: (item) => textIn(objectOf(item)["definition"] ?? null, "name"),
   async read(work) {
     const { core, context } = work;

@@ -6,7 +6,7 @@ import * as z from "zod";
 import { toIssuerFields } from "../routes/issuers.ts";
 import { ask, idIn, joinedName, liveAt, parseBody, textIn, type RouteOf } from "./part.ts";
 
-export const issuers = (route: RouteOf): Kind => ({
+export const issuers = (route: RouteOf<"createIssuer" | "updateIssuer" | "deleteIssuer">): Kind => ({
   identify: (item) => joinedName([textIn(item, "issuer"), textIn(item, "audience")], " "),
   async read({ core, context }) {
     const all = await readEveryPage((page) => core.repos.issuers.list(context.tenant, page));

@@ -33,11 +33,16 @@ const makers = {
   prices,
   preprocessor_order: preprocessorOrder,
   issuers,
-} satisfies { readonly [Name in KindName]: (route: RouteOf) => Kind };
+} satisfies { readonly [Name in KindName]: (route: RouteOf<string>) => Kind };
+
+/** The routes that kinds ask for; routes/index.ts is held to have them. */
+export type AskedRoute = {
+  [Name in KindName]: Parameters<(typeof makers)[Name]> extends [RouteOf<infer Asked>] ? Asked : never;
+}[KindName];
 
 /** @param routes those of the app, all of them */
 export function kindsOver(routes: Readonly<Record<string, RouteModule>>): Kinds {
-  const route: RouteOf = (name) => {
+  const route: RouteOf<AskedRoute> = (name) => {
     const found = routes[name];
     if (found === undefined) throw new TypeError(`This app has no route '${name}'.`);
     return found;

@@ -7,11 +7,9 @@ import type * as z from "zod";
 import type { AppEnv } from "../app-env.ts";
 import type { RequestPart, RouteModule } from "../define-route.ts";
 import { toInvalidRequest } from "../errors.ts";
-import type { routes } from "../routes/index.ts";
 
-/** The app's route of this name (routes/index.ts). Who imported them one by one would have each function load more at its start. */
-export type RouteOf = (name: RouteName) => RouteModule;
-export type RouteName = keyof typeof routes;
+/** The app's route of a name. Who imported them one by one would have each function load more at its start. */
+export type RouteOf<Name extends string> = (name: Name) => RouteModule;
 
 /** Has a route do what it does for the caller of this work. @returns its answer */
 export async function ask(

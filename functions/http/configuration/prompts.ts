@@ -22,11 +22,12 @@ import {
   parseBy,
   picked,
   textIn,
-  type RouteName,
   type RouteOf,
 } from "./part.ts";
 
-export const knowledgeBases = (route: RouteOf): Kind => ({
+export const knowledgeBases = (
+  route: RouteOf<"createKnowledgeBase" | "updateKnowledgeConfig" | "deleteKnowledgeBase">,
+): Kind => ({
   identify: (item) => textIn(item, "name"),
   async read({ core, context }) {
     const bases = await readEveryPage((page) => core.repos.knowledge.listBases(context.tenant, page));
@@ -62,7 +63,7 @@ const optionNames = Object.keys(variableOptionsSchema.shape);
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const variables = () => import("@toolyard/core/vcp/placeholders/register");
 
-export const vcpVariables = (route: RouteOf): Kind => ({
+export const vcpVariables = (route: RouteOf<"createVcpVariable" | "deleteVcpVariable">): Kind => ({
   identify: (item) => joinedName([textIn(item, "kind"), textIn(item, "name")], "/"),
   async read({ core, context }) {
     const { readVariable } = await variables();
@@ -104,14 +105,14 @@ export const vcpVariables = (route: RouteOf): Kind => ({
 // The Tavern
 
 /** By their names. */
-interface TavernRoutes {
-  readonly put: RouteName;
-  readonly delete: RouteName;
+interface TavernRoutes<Name> {
+  readonly put: Name;
+  readonly delete: Name;
 }
 
 const tavernItemSchema = z.strictObject({ name: tavernNameSchema, content: z.unknown() });
 
-function tavernKind(route: RouteOf, of: TavernKind, routes: TavernRoutes): Kind {
+function tavernKind<Name extends string>(route: RouteOf<Name>, of: TavernKind, routes: TavernRoutes<Name>): Kind {
   return {
     identify: (item) => textIn(item, "name"),
     async read({ core, context }) {
@@ -147,16 +148,16 @@ function tavernKind(route: RouteOf, of: TavernKind, routes: TavernRoutes): Kind 
   };
 }
 
-export const worldBooks = (route: RouteOf): Kind =>
+export const worldBooks = (route: RouteOf<"putWorldBook" | "deleteWorldBook">): Kind =>
   tavernKind(route, "world_book", { put: "putWorldBook", delete: "deleteWorldBook" });
-export const characters = (route: RouteOf): Kind =>
+export const characters = (route: RouteOf<"putCharacter" | "deleteCharacter">): Kind =>
   tavernKind(route, "character", { put: "putCharacter", delete: "deleteCharacter" });
-export const presets = (route: RouteOf): Kind =>
+export const presets = (route: RouteOf<"putPreset" | "deletePreset">): Kind =>
   tavernKind(route, "preset", { put: "putPreset", delete: "deletePreset" });
 
 // Agents
 
-export const agents = (route: RouteOf): Kind => ({
+export const agents = (route: RouteOf<"createAgent" | "updateAgent" | "deleteAgent">): Kind => ({
   identify: (item) => textIn(item, "name"),
   async read(work) {
     const all = work.context.config.agents;

@@ -22,7 +22,9 @@ const membersIn = (item: JsonValue): readonly JsonObject[] => {
   return Array.isArray(members) ? members.map(objectOf) : [];
 };
 
-export const groupChats = (route: RouteOf): Kind => ({
+export const groupChats = (
+  route: RouteOf<"createGroupChat" | "joinGroupChat" | "updateGroupChat" | "leaveGroupChat" | "deleteGroupChat">,
+): Kind => ({
   repeats: true,
   identify: (item) => textIn(item, "name"),
   async read({ core, context }) {

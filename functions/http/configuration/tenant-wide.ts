@@ -18,7 +18,7 @@ async function ownSettings({ core, context }: Work): Promise<JsonObject> {
 
 const settingsSchema = settingsBody.omit({ preprocessor_order: true });
 
-export const settings = (route: RouteOf): Kind => ({
+export const settings = (route: RouteOf<"updateSettings">): Kind => ({
   /** Null takes one back to its default. */
   merge: (live, asked) => {
     const merged = Object.entries({ ...objectOf(live), ...objectOf(asked) });
@@ -48,7 +48,7 @@ export const settings = (route: RouteOf): Kind => ({
 
 const orderSchema = z.strictObject({ preprocessor_order: settingsBody.shape.preprocessor_order.unwrap().unwrap() });
 
-export const preprocessorOrder = (route: RouteOf): Kind => ({
+export const preprocessorOrder = (route: RouteOf<"updateSettings">): Kind => ({
   merge: (_live, asked) => asked,
   identify: () => "",
   read: async (work) => [liveAt("preprocessor_order", (await ownSettings(work))["preprocessor_order"] ?? [])],
@@ -71,7 +71,7 @@ const tableOf = (value: JsonValue): readonly JsonValue[] => (Array.isArray(value
 const inOrder = (entries: readonly JsonValue[]): JsonValue[] =>
   entries.toSorted((a, b) => (canonicalJson(a) < canonicalJson(b) ? -1 : 1));
 
-export const prices = (route: RouteOf): Kind => ({
+export const prices = (route: RouteOf<"putPrices">): Kind => ({
   merge: (live, asked) => {
     const named = new Set(tableOf(asked).map(priceOf));
     return inOrder([...tableOf(live).filter((entry) => !named.has(priceOf(entry))), ...tableOf(asked)]);

@@ -37,7 +37,7 @@ import {
   type RouteOf,
 } from "./part.ts";
 
-export const providers = (route: RouteOf): Kind => ({
+export const providers = (route: RouteOf<"createProvider" | "updateProvider" | "deleteProvider">): Kind => ({
   identify: (item) => textIn(item, "name"),
   read: ({ context }) => Promise.resolve(context.config.providers.map((each) => liveAt(each.id, toFields(each)))),
   parse: (_work, item) => parseBody(route("createProvider"), item),
@@ -150,7 +150,7 @@ function recordOf(item: JsonValue): Omit<ToolService, "id" | "scheme"> {
 
 const notSecretOf = (item: JsonValue): readonly string[] => z.array(z.string()).parse(objectOf(item)["not_secret"]);
 
-export const toolServices = (route: RouteOf): Kind => ({
+export const toolServices = (route: RouteOf<"createToolService">): Kind => ({
   identify: (item) => joinedName([textIn(item, "scheme"), textIn(item, "service_id")], "://"),
   read: ({ context }) => Promise.resolve(context.config.services.map((each) => liveAt(each.id, itemOf(each)))),
   parse({ core }, item) {
@@ -251,7 +251,7 @@ function recordOfPlugin(plugin: NewPlugin, known: PluginRecord | undefined): Plu
   return { ...plugin, pluginId: known?.pluginId ?? 0, createdAt: 0, updatedAt: 0 };
 }
 
-export const plugins = (route: RouteOf): Kind => ({
+export const plugins = (route: RouteOf<"createPlugin" | "replacePlugin" | "updatePlugin" | "deletePlugin">): Kind => ({
   identify: (item) => textIn(objectOf(item)["definition"] ?? null, "name"),
   read: ({ context }) =>
     Promise.resolve(
@@ -304,7 +304,7 @@ const decisionsSchema = z.strictObject({
   roles: z.array(z.string()).default([]),
 });
 
-export const vcpPlugins = (route: RouteOf): Kind => ({
+export const vcpPlugins = (route: RouteOf<"updatePlugin" | "deletePlugin">): Kind => ({
   identify: (item) => textIn(item, "name"),
   read: ({ context }) =>
     Promise.resolve(

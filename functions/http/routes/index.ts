@@ -2,6 +2,7 @@
  * Every route of the gateway. A route is one file and one line here; OpenAPI, authentication and the
  * isolation and paging suites follow from it.
  */
+import type { AskedRoute } from "../configuration/kinds.ts";
 import type { RouteModule } from "../define-route.ts";
 import { createAgent, deleteAgent, getAgent, listAgents, updateAgent } from "./agents.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
@@ -439,4 +440,4 @@ export const routes = {
   openapi,
   llms,
   security,
-} satisfies Record<string, RouteModule>;
+} satisfies Record<string, RouteModule> & Record<AskedRoute, RouteModule>;
