@@ -1,5 +1,6 @@
 /** The settings of every function; the names are those of `functions/env.ts`, which refuses what it cannot use. */
 import { codeBox } from "./code-box.ts";
+import type { Variables } from "./function.ts";
 import { publicUrl, pushUrl, realtimeUrl } from "./gateways.ts";
 import { masterKey } from "./keys.ts";
 import { pluginBox } from "./plugin-box.ts";
@@ -7,8 +8,6 @@ import { long, short } from "./queue.ts";
 import { adminKey, databaseAuthToken, openaiApiKey, otlpHeaders } from "./secrets.ts";
 import { databaseUrl, passedOn } from "./settings.ts";
 import { blobs } from "./storage.ts";
-
-export type Variables = Readonly<Record<string, $util.Input<string>>>;
 
 export const database: Variables = {
   DATABASE_URL: databaseUrl,

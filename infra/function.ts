@@ -1,9 +1,10 @@
 /** One way to make a function of ours: its runtime, its bundle, its log, its role, its settings. */
 import { bundlePath, type BundleName } from "./bundles.ts";
-import type { Variables } from "./environment.ts";
 import { storageKey } from "./keys.ts";
 import { logRetentionDays } from "./limits.ts";
 import type { Permission } from "./permission.ts";
+
+export type Variables = Readonly<Record<string, $util.Input<string>>>;
 
 export interface FunctionSpec {
   readonly bundle: BundleName;
