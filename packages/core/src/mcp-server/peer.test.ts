@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { JsonObject } from "../json.ts";
-import { describeClient, eraOf, sessionPeer, statelessPeer, takesForms } from "./peer.ts";
+import { describeClient, eraOf, newSession, sessionPeer, statelessPeer, takesForms } from "./peer.ts";
 
 const version = "io.modelcontextprotocol/protocolVersion";
 const capabilities = "io.modelcontextprotocol/clientCapabilities";
@@ -44,6 +44,12 @@ describe("a client of 2026-07-28", () => {
   ])("is refused where the name %j is mirrored as %j", (name, header) => {
     expect(() => read(name, header)).toThrow(expect.objectContaining({ code: -32_020, status: 400 }));
   });
+});
+
+test("the newest revision is agreed on where the one that a client asks for is unknown", () => {
+  expect(newSession({ protocolVersion: "2025-06-18" }).revision).toBe("2025-06-18");
+  expect(newSession({ protocolVersion: "2099-01-01" }).revision).toBe("2025-11-25");
+  expect(newSession({}).revision).toBe("2025-11-25");
 });
 
 describe("what a client says of itself", () => {

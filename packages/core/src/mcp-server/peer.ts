@@ -3,6 +3,7 @@
  * 2026-07-28 a request says everything in `_meta` and repeats some of it in headers, which must agree: what is
  * decided on is the body, and a header that says otherwise is refused.
  */
+import { randomBytes } from "node:crypto";
 import type { HeaderReader } from "../callers/authenticate.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { RpcRequest } from "../mcp/json-rpc.ts";
@@ -10,6 +11,7 @@ import { fromHeaderValue } from "../mcp/mirrored-headers.ts";
 import {
   isSessionRevision,
   metaKeys,
+  newestSessionRevision,
   rpcCodes,
   statelessRevision,
   tasksExtension,
@@ -64,6 +66,18 @@ export function statelessPeer(request: RpcRequest, header: HeaderReader): Peer {
     takesTasks: isJsonObject(capabilities["extensions"]) && isJsonObject(capabilities["extensions"][tasksExtension]),
     client: describeClient(meta[metaKeys.clientInfo]),
     session: undefined,
+  };
+}
+
+/** What `initialize` agrees on. */
+export function newSession(params: JsonObject): Session {
+  const { protocolVersion, capabilities, clientInfo } = params;
+  const isKnown = typeof protocolVersion === "string" && isSessionRevision(protocolVersion);
+  return {
+    nonce: randomBytes(12).toString("base64url"),
+    revision: isKnown ? protocolVersion : newestSessionRevision,
+    takesForms: isJsonObject(capabilities) && takesForms(capabilities),
+    client: describeClient(clientInfo),
   };
 }
 

@@ -26,8 +26,8 @@ import type { AdmittedExchange, Exchange, McpReply, McpRequest, Method, MethodRe
 import { RpcFault } from "./fault.ts";
 import { listPage } from "./list-tools.ts";
 import { listen } from "./listen.ts";
-import { eraOf, sessionPeer, statelessPeer } from "./peer.ts";
-import { newSession, readSessionId, requestIdIn, toSessionId, type Session } from "./session-token.ts";
+import { eraOf, newSession, sessionPeer, statelessPeer } from "./peer.ts";
+import { readSessionId, requestIdIn, toSessionId, type Session } from "./session-token.ts";
 import { cancelTask, getTask, updateTask } from "./tasks.ts";
 
 /** @throws GatewayError what is refused before the protocol comes into it: credentials, limits, an unknown toolset */

@@ -3,8 +3,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Sealer } from "../secrets/sealer.ts";
 import { tenantSettingsSchema } from "../tenants/settings.ts";
-import type { TenantConfig } from "../tenant-config.ts";
-import { newSession, readSessionId, requestIdIn, toSessionId } from "./session-token.ts";
+import { type TenantConfig } from "../tenant-config.ts";
+import { newSession } from "./peer.ts";
+import { readSessionId, requestIdIn, toSessionId } from "./session-token.ts";
 import { readSignedText, signText } from "./signed-text.ts";
 
 const dataKey = new Uint8Array(randomBytes(32));
@@ -57,11 +58,6 @@ describe("the id of a session", () => {
       takesForms: true,
       client: "c/1",
     });
-  });
-
-  test("offers the newest revision where it does not know the one that is asked for", () => {
-    expect(newSession({ ...asked, protocolVersion: "2099-01-01" }).revision).toBe("2025-11-25");
-    expect(newSession({}).revision).toBe("2025-11-25");
   });
 
   test("is none for another tenant, nor once anything of it has changed", async () => {

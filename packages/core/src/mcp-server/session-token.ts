@@ -2,13 +2,11 @@
  * Sessions of the revisions until 2025-11-25 without anything that is held: the session's id says itself what
  * was agreed on, and every instance can read it. So a session cannot be lost, and ends when the client forgets it.
  */
-import { createHash, randomBytes } from "node:crypto";
+import { createHash } from "node:crypto";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../core-deps.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import type { RpcId } from "../mcp/json-rpc.ts";
-import { isSessionRevision, newestSessionRevision } from "../mcp/revisions.ts";
-import { describeClient, takesForms } from "./peer.ts";
 import { readSignedText, signText } from "./signed-text.ts";
 
 export interface Session {
@@ -20,18 +18,6 @@ export interface Session {
 }
 
 const purpose = ["session"];
-
-/** What `initialize` agrees on. */
-export function newSession(params: JsonObject): Session {
-  const { protocolVersion, capabilities, clientInfo } = params;
-  const isKnown = typeof protocolVersion === "string" && isSessionRevision(protocolVersion);
-  return {
-    nonce: randomBytes(12).toString("base64url"),
-    revision: isKnown ? protocolVersion : newestSessionRevision,
-    takesForms: isJsonObject(capabilities) && takesForms(capabilities),
-    client: describeClient(clientInfo),
-  };
-}
 
 export function toSessionId(
   deps: Pick<CoreDeps, "sealer">,
