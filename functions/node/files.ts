@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 import type { JsonValue } from "@toolyard/core/json";
 import { longestFile, type NodeTool } from "@toolyard/core/nodes/node";
 import { isWithin, pathOfFileUrl } from "@toolyard/core/vcp/files/file-url";
-import type { Executed, Executor } from "./execute.ts";
+import { ended, type Executed, type Executor } from "./executor.ts";
 
 const timeoutMs = 60_000;
 
@@ -50,7 +50,8 @@ export function createFileExecutor(directories: readonly string[]): Executor {
   return {
     async execute({ arguments: args }) {
       const path = await readablePath(args["fileUrl"], directories);
-      if (path === undefined) return refused("The file is in none of the directories that this node gives files of.");
+      if (path === undefined)
+        return ended("failed", "The file is in none of the directories that this node gives files of.");
       return readFile(path);
     },
     stop: () => Promise.resolve(),
@@ -72,21 +73,18 @@ export async function readablePath(
 
 async function readFile(path: string): Promise<Executed> {
   const file = await open(path, "r").catch(() => undefined);
-  if (file === undefined) return refused("The file cannot be read.");
+  if (file === undefined) return ended("failed", "The file cannot be read.");
   try {
     const { size } = await file.stat();
-    if (size > longestFile) return refused(`The file has ${size} bytes, more than the ${longestFile} that are given.`);
+    if (size > longestFile)
+      return ended("failed", `The file has ${size} bytes, more than the ${longestFile} that are given.`);
     const fileData = (await file.readFile()).toString("base64");
     const mimeType = mediaTypes[extname(path).toLowerCase()] ?? "application/octet-stream";
     const output = JSON.stringify({ status: "success", fileData, mimeType });
     return { status: "completed", mediaType: "application/json", output };
   } catch {
-    return refused("The file cannot be read.");
+    return ended("failed", "The file cannot be read.");
   } finally {
     await file.close();
   }
-}
-
-function refused(message: string): Executed {
-  return { status: "failed", mediaType: "text/plain", output: "", message };
 }

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { parseJson, type JsonObject } from "@toolyard/core/json";
 import { verifies } from "../../test/support/verifies.ts";
 import type { McpProgram } from "./config.ts";
-import type { Executed } from "./execute.ts";
+import type { Executed } from "./executor.ts";
 import { McpServers } from "./mcp-servers.ts";
 
 /** One call of a held server that does `onCall` with it; `say` sends a message, `answer` the call's. */

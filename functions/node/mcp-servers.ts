@@ -20,7 +20,7 @@ import { mcpAnswerType } from "@toolyard/core/nodes/node";
 import type { Log } from "@toolyard/core/ports/log";
 import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/held-process";
 import type { McpProgram } from "./config.ts";
-import type { Executed, Execution } from "./execute.ts";
+import { ended, type Executed, type Execution } from "./executor.ts";
 import { nodeIsOlder } from "./frames.ts";
 
 export interface McpServersOptions {
@@ -34,7 +34,6 @@ export interface McpServersOptions {
 
 /** Processes on this node. */
 const mostHeld = 64;
-const longestMessage = 2_000;
 const greetingMs = 15_000;
 
 export class McpServers {
@@ -270,8 +269,4 @@ function errorOf({ code, message, data }: Extract<RpcResponse, { kind: "error" }
 
 function answer(content: JsonObject): Executed {
   return { status: "completed", mediaType: mcpAnswerType, output: JSON.stringify(content) };
-}
-
-function ended(status: Executed["status"], message: string): Executed {
-  return { status, mediaType: "text/plain", output: "", message: message.slice(0, longestMessage) };
 }

@@ -7,7 +7,7 @@ import type { Egress } from "@toolyard/core/ports/egress";
 import { unscripted } from "../../test/support/fake-core.ts";
 import { verifies } from "../../test/support/verifies.ts";
 import type { NodeConfig } from "./config.ts";
-import type { Executor } from "./execute.ts";
+import type { Executor } from "./executor.ts";
 import type { LinkHandlers } from "./link.ts";
 import { Node } from "./node.ts";
 

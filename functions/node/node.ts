@@ -17,7 +17,7 @@ import { moduleProgram } from "@toolyard/core/vcp/modules/node-wire";
 import { SubscriptionHolder } from "@toolyard/core/subscriptions/holder";
 import { version } from "../version.ts";
 import { offersOf, type NodeConfig, type VcpModulesConfig } from "./config.ts";
-import { createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
+import { ended, type Executed, type Executor } from "./executor.ts";
 import {
   AnsweredError,
   inputSchema,
@@ -33,6 +33,7 @@ import { createFileExecutor } from "./files.ts";
 import { GatewayLink, LinkLost, NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
 import { createModuleDesk } from "./module-desk.ts";
+import { createProgramExecutor, type ProgramDeps } from "./programs.ts";
 import { createDesk } from "./subscriptions.ts";
 import { VcpModules } from "./vcp-modules.ts";
 
@@ -51,7 +52,7 @@ const progressMs = 500;
 const longestNote = 1_000;
 const changedMs = 100;
 
-export interface NodeOptions extends ExecutorDeps {
+export interface NodeOptions extends ProgramDeps {
   readonly url: string;
   readonly key: string;
   readonly config: NodeConfig;
@@ -134,7 +135,7 @@ export class Node {
     this.#link = options.createLink?.(handlers) ?? new GatewayLink({ ...options, ...handlers });
     this.#modules = config.vcpModules && this.#createModules(config.vcpModules);
     const desks = [
-      ...config.programs.map((program) => toDesk(program, createExecutor(program, config, options))),
+      ...config.programs.map((program) => toDesk(program, createProgramExecutor(program, config, options))),
       ...config.mcpServers.map((program) => {
         const execute: Executor["execute"] = (execution) => this.#servers.execute(program, execution);
         return toDesk(program, { execute, stop: () => Promise.resolve() });
@@ -316,7 +317,7 @@ export class Node {
 
   #decline(run: Run, message: string): void {
     this.#end(run);
-    this.#deliver(run, { status: "declined", mediaType: "text/plain", output: "", message });
+    this.#deliver(run, ended("declined", message));
   }
 
   #serve(desk: Desk): void {
@@ -359,8 +360,7 @@ export class Node {
       this.#deliver(run, executed);
     } catch (thrown) {
       log.log("error", "a call was not carried out", { call_id: run.callId, reason: messageOf(thrown) });
-      const status = isBegun ? "lost" : "declined";
-      this.#deliver(run, { status, mediaType: "text/plain", output: "", message: messageOf(thrown) });
+      this.#deliver(run, ended(isBegun ? "lost" : "declined", messageOf(thrown)));
     }
   }
 

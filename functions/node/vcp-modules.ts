@@ -14,7 +14,7 @@ import type { ModuleReport } from "@toolyard/core/vcp/modules/reports";
 import type { Fault, HeldQuestion, Told } from "@toolyard/core/vcp/modules/wire";
 import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/held-process";
 import { ownDirectory } from "@toolyard/platform/local/own-directories";
-import type { Executed, Execution } from "./execute.ts";
+import { ended, type Executed, type Execution } from "./executor.ts";
 import { nodeIsOlder } from "./frames.ts";
 import type { ModuleDesk, OpenedModule } from "./module-desk.ts";
 import { layModule, type ModulePlace } from "./module-files.ts";
@@ -370,10 +370,6 @@ function toExecuted(answer: Answered): Executed {
 
 function answered(answer: ModuleRunAnswer): Executed {
   return { status: "completed", mediaType: moduleAnswerType, output: JSON.stringify(answer) };
-}
-
-function ended(status: Executed["status"], message: string): Executed {
-  return { status, mediaType: "text/plain", output: "", message: message.slice(0, 2_000) };
 }
 
 function messageOf(thrown: unknown): string {

@@ -13,7 +13,7 @@ import { isWithin } from "@toolyard/core/vcp/files/file-url";
 import { vcpId } from "@toolyard/core/vcp/log/frames";
 import { readRegistration, requestFileTool, type ReadRegistration } from "@toolyard/core/vcp/nodes/register-tools";
 import { framesOf, type VcpSession, type VcpSocket } from "@toolyard/core/vcp/nodes/session";
-import type { Executed, Execution, Executor } from "./execute.ts";
+import { ended, type Executed, type Execution, type Executor } from "./executor.ts";
 import { filesOffer } from "./files.ts";
 import { NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { Node, type Offering } from "./node.ts";
@@ -21,7 +21,6 @@ import { Node, type Offering } from "./node.ts";
 /** Frames that wait until the node has registered, or the gateway has answered, beside one that was there first. */
 const mostWaiting = 64;
 const mostWaitingBytes = 1_048_576;
-const longestMessage = 4_000;
 const graceMs = 1_000;
 
 export interface VcpNodeOptions {
@@ -134,7 +133,7 @@ export class VcpNodeSession implements VcpSession {
     this.#hasEnded = true;
     for (const [requestId, { settle }] of this.#pending) {
       settle(
-        failed("lost", `Distributed server ${this.#serverName} disconnected while executing request ${requestId}.`),
+        ended("lost", `Distributed server ${this.#serverName} disconnected while executing request ${requestId}.`),
       );
     }
     await this.#registering;
@@ -236,7 +235,7 @@ export class VcpNodeSession implements VcpSession {
       execute: async (execution) =>
         (await mayRead(execution.arguments["fileUrl"]))
           ? asked.execute(execution)
-          : failed("failed", "The file is in none of the directories that this node gives files of."),
+          : ended("failed", "The file is in none of the directories that this node gives files of."),
       stop: () => asked.stop(),
     };
     return { offer, executor: guarded };
@@ -266,11 +265,11 @@ export class VcpNodeSession implements VcpSession {
         if (this.#cancelsTools) socket.send({ type: "cancel_tool", data: { requestId } });
         settle(executed);
       };
-      const onAbort = (): void => stop(failed("cancelled", "it was stopped"));
+      const onAbort = (): void => stop(ended("cancelled", "it was stopped"));
       const seconds = timeoutMs / 1_000;
       const late = `Request to distributed tool ${toolName} on server ${this.#serverName} timed out after ${seconds}s.`;
-      const timer = setTimeout(() => stop(failed("timed_out", late)), timeoutMs);
-      if (signal.aborted) return settle(failed("cancelled", "it was stopped"));
+      const timer = setTimeout(() => stop(ended("timed_out", late)), timeoutMs);
+      if (signal.aborted) return settle(ended("cancelled", "it was stopped"));
       signal.addEventListener("abort", onAbort, { once: true });
       this.#pending.set(requestId, { settle, maid: toolArgs["maid"], isFile: toolName === requestFileTool });
       const { serverId } = this;
@@ -303,11 +302,7 @@ function answered(said: JsonObject, { maid, isFile }: Pending): Executed {
 }
 
 function notConnected(serverName: string): Executed {
-  return failed("declined", `Distributed server ${serverName} is not connected or ready.`);
-}
-
-function failed(status: Executed["status"], message: string): Executed {
-  return { status, mediaType: "text/plain", output: "", message: message.slice(0, longestMessage) };
+  return ended("declined", `Distributed server ${serverName} is not connected or ready.`);
 }
 
 const asObject = (answer: JsonObject): JsonObject => answer;

@@ -1,45 +1,22 @@
 /**
- * Carries out calls on a node: a process for each call, or a resident one that is asked. Arguments are what the
- * program reads on stdin, never a part of its command line or environment.
+ * Programs of a node's configuration: a process for each call, or a resident one that is asked. Arguments are what
+ * the program reads on stdin, never a part of its command line or environment.
  */
-import { parseJson, type JsonObject } from "@toolyard/core/json";
+import { parseJson } from "@toolyard/core/json";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { startResidentProcess, type ResidentProcess } from "@toolyard/platform/local/resident-process";
 import type { NodeConfig, NodeProgram } from "./config.ts";
+import { ended, longestMessage, type Executed, type Execution, type Executor } from "./executor.ts";
 
-export interface Executed {
-  readonly status: "completed" | "failed" | "timed_out" | "cancelled" | "lost" | "declined";
-  readonly mediaType: string;
-  readonly output: string;
-  readonly message?: string;
-}
-
-export interface Execution {
-  readonly run: string;
-  readonly arguments: JsonObject;
-  readonly signal: AbortSignal;
-  /** Of the trace that the call belongs to. */
-  readonly traceId?: string | undefined;
-  /** As a server of the Model Context Protocol tells it. */
-  readonly onProgress?: (progress: JsonObject) => void;
-}
-
-export interface Executor {
-  execute(execution: Execution): Promise<Executed>;
-  stop(): Promise<void>;
-}
-
-export interface ExecutorDeps {
+export interface ProgramDeps {
   readonly runner: PluginRunner;
   /** On which programs are found. */
   readonly path: string;
   readonly log: Log;
 }
 
-const longestMessage = 2_000;
-
-export function createExecutor(program: NodeProgram, { directory }: NodeConfig, deps: ExecutorDeps): Executor {
+export function createProgramExecutor(program: NodeProgram, { directory }: NodeConfig, deps: ProgramDeps): Executor {
   if (!program.resident) {
     return {
       execute: async (execution) => toExecuted(await runOnce(program, execution, deps), program),
@@ -60,7 +37,7 @@ export function createExecutor(program: NodeProgram, { directory }: NodeConfig, 
 function runOnce(
   program: NodeProgram,
   { arguments: args, signal }: Execution,
-  { runner }: ExecutorDeps,
+  { runner }: ProgramDeps,
 ): Promise<PluginExit> {
   return runner.run({
     tenant: "node",
@@ -74,24 +51,19 @@ function runOnce(
 }
 
 function toExecuted(exit: PluginExit, program: NodeProgram): Executed {
-  const failed = (status: Executed["status"], message: string): Executed => ({
-    status,
-    mediaType: "text/plain",
-    output: "",
-    message: message.slice(-longestMessage),
-  });
   switch (exit.ended) {
     case "exit":
       if (exit.exitCode === 0) return completed(exit.stdout);
-      return failed("failed", exit.stderr.trim() || exit.stdout.trim() || endOf(exit));
+      // What it said last says why.
+      return ended("failed", (exit.stderr.trim() || exit.stdout.trim() || endOf(exit)).slice(-longestMessage));
     case "timeout":
-      return failed("timed_out", `it ran for ${program.timeout_ms} ms ('timeout_ms')`);
+      return ended("timed_out", `it ran for ${program.timeout_ms} ms ('timeout_ms')`);
     case "aborted":
-      return failed("cancelled", "it was stopped");
+      return ended("cancelled", "it was stopped");
     case "output":
-      return failed("failed", `It wrote more than ${program.max_output_bytes} bytes ('max_output_bytes').`);
+      return ended("failed", `It wrote more than ${program.max_output_bytes} bytes ('max_output_bytes').`);
     case "spawn":
-      return failed("failed", exit.stderr);
+      return ended("failed", exit.stderr);
     default:
       return exit.ended satisfies never;
   }
@@ -116,27 +88,21 @@ async function askResident(
 ): Promise<Executed> {
   const limit = AbortSignal.timeout(timeoutMs);
   const answer = await resident.ask({ id: run, arguments: args }, AbortSignal.any([signal, limit]));
-  const failed = (status: Executed["status"], message: string): Executed => ({
-    status,
-    mediaType: "text/plain",
-    output: "",
-    message: message.slice(0, longestMessage),
-  });
   switch (answer.kind) {
     case "answered":
       return typeof answer.result === "string"
         ? { status: "completed", mediaType: "text/plain", output: answer.result }
         : { status: "completed", mediaType: "application/json", output: JSON.stringify(answer.result) };
     case "refused":
-      return failed("failed", answer.message);
+      return ended("failed", answer.message);
     case "lost":
-      return failed("lost", answer.message);
+      return ended("lost", answer.message);
     case "not_running":
-      return failed("declined", answer.message);
+      return ended("declined", answer.message);
     case "aborted":
       return signal.aborted
-        ? failed("cancelled", "it was stopped")
-        : failed("timed_out", `it did not answer within ${timeoutMs} ms ('timeout_ms')`);
+        ? ended("cancelled", "it was stopped")
+        : ended("timed_out", `it did not answer within ${timeoutMs} ms ('timeout_ms')`);
     default:
       return answer satisfies never;
   }
