@@ -25,7 +25,7 @@ import { startQueueWorkers, type QueueWorkers } from "@toolyard/platform/local/p
 import { compose, ensureTenant, type Composition } from "./compose.ts";
 import { EnvironmentError, readEnvironment, type Environment } from "./env.ts";
 import { createApp } from "./http/app.ts";
-import { describeThrown } from "./http/describe-thrown.ts";
+import { describeThrown } from "./describe-thrown.ts";
 import { toErrorReply } from "./http/errors.ts";
 import { checkReadiness } from "./http/readiness.ts";
 import { refuseOn } from "./http/refuse-on.ts";

@@ -2,7 +2,7 @@
 import { tick } from "@toolyard/core/tick";
 import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import { composeFunction } from "./compose-function.ts";
-import type { LambdaContext } from "./http/lambda.ts";
+import type { LambdaContext } from "./lambda-runtime.ts";
 
 const { app, finish } = await composeFunction("all");
 

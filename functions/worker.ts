@@ -1,9 +1,9 @@
 /** Lambda: queued calls from SQS, with partial batch failure (`ReportBatchItemFailures`). */
 import { handleMessage } from "@toolyard/core/calls/worker";
 import { composeFunction } from "./compose-function.ts";
-import { createQueueHandler } from "./http/lambda.ts";
+import { createQueueHandler } from "./queue-handler.ts";
 
-/** For what a call has come to to be recorded and told. */
+/** Kept back, so that what a call has come to can be recorded and told. */
 const lastMs = 15_000;
 
 const { app, log, finish } = await composeFunction("all");

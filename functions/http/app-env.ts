@@ -60,6 +60,11 @@ export interface HostBindings {
   readonly lambda?: LambdaBinding;
 }
 
+/** What a host asks of an app. */
+export interface ServingApp {
+  fetch(request: Request, env: HostBindings): Response | Promise<Response>;
+}
+
 export interface LambdaBinding {
   /** Milliseconds until the invocation is cut. */
   readonly remainingMs: () => number;

@@ -4,12 +4,14 @@ import { Hono } from "hono";
 import type { AppContext, AppDeps, AppEnv } from "./app-env.ts";
 import { authenticatorOf } from "./authenticator.ts";
 import type { RouteModule } from "./define-route.ts";
-import { describeThrown } from "./describe-thrown.ts";
+import { describeThrown } from "../describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
 import { toMcpRefusal } from "./mcp-refusal.ts";
 import { isOfBase, meantRoute } from "./meant-route.ts";
 import { answerInExchange } from "./middleware/exchange.ts";
 import { answerPreflight } from "./middleware/preflight.ts";
+import { answerInExchange } from "./exchange.ts";
+import { answerPreflight } from "./preflight.ts";
 import { challengeFor } from "./protected-resource.ts";
 import { TableRouter } from "./table-router.ts";
 

@@ -14,7 +14,7 @@ import type { TenantConfig } from "@toolyard/core/tenant-config";
 import type * as z from "zod";
 import { headerOf, type AppContext, type AppDeps } from "./app-env.ts";
 import { parseJsonBody, readBody, streamBody } from "./body.ts";
-import { toInvalidRequest, type RequestPart as Place } from "./errors.ts";
+import { toInvalidRequest, type Place } from "./errors.ts";
 import { setRateLimitHeaders } from "./rate-limit-headers.ts";
 
 export type Method = "get" | "post" | "put" | "patch" | "delete";

@@ -38,10 +38,10 @@ export function toErrorReply(error: GatewayError, requestId: string): ErrorReply
 }
 
 /** Where in the request a value stands. */
-export type RequestPart = "body" | "query" | "path" | "header";
+export type Place = "body" | "query" | "path" | "header";
 
 /** A validation failure as an error whose `param` is the dotted path of the first problem. */
-export function toInvalidRequest(error: z.ZodError, part: RequestPart): GatewayError {
+export function toInvalidRequest(error: z.ZodError, part: Place): GatewayError {
   const told = schemaProblems(error).map(({ path, says }) => ({ param: path.join("."), message: says }));
   const [first = { param: "", message: "is not valid" }] = told;
   const place = first.param === "" ? `The ${part}` : `${capitalise(part)} field '${first.param}'`;

@@ -1,16 +1,21 @@
 /**
  * The app behind API Gateway's REST API (proxy events, payload version 1) as a Lambda function that streams
- * its answers, and queue messages from SQS (design "AWS"). Hosts that lack the runtime's `awslambda` global
- * can import this; only heads of answers need it.
+ * its answers (design "AWS").
  */
 import type { Writable } from "node:stream";
 import type { Log } from "@toolyard/core/ports/log";
-import type { QueueMessage } from "@toolyard/core/ports/task-queue";
 import * as z from "zod";
-import { describeThrown } from "./describe-thrown.ts";
+import { describeThrown } from "../describe-thrown.ts";
+import {
+  lambdaRuntime,
+  nothingAfter,
+  streamed,
+  type AfterInvocation,
+  type StreamingHandler,
+} from "../lambda-runtime.ts";
+import type { ServingApp } from "./app-env.ts";
 import { PlainHeaders, toLightRequest } from "./lambda-request.ts";
 import type { LambdaResponseHead, LambdaStream } from "./lambda-stream.ts";
-import type { ServingApp } from "./late-app.ts";
 import { longestSilenceMs } from "./silence.ts";
 import { isAlreadySent } from "./sink.ts";
 
@@ -28,20 +33,6 @@ const requestEventSchema = z.looseObject({
 });
 type RequestEvent = z.infer<typeof requestEventSchema>;
 
-export interface LambdaContext {
-  readonly getRemainingTimeInMillis: () => number;
-  /** Whose environment this is, where the function has tenant isolation. */
-  readonly tenantId?: string | undefined;
-}
-
-export type StreamingHandler = (event: unknown, stream: Writable, context: LambdaContext) => Promise<void>;
-
-/** What Node's managed runtime puts on `globalThis`. */
-interface LambdaRuntime {
-  streamifyResponse(handler: StreamingHandler): StreamingHandler;
-  readonly HttpResponseStream: { from(stream: Writable, head: LambdaResponseHead): Writable };
-}
-
 /** Belong to one connection, not to the message. */
 const hopByHop = new Set([
   "connection",
@@ -54,10 +45,6 @@ const hopByHop = new Set([
 ]);
 const noBytes = new Uint8Array();
 const methodsWithoutBody = new Set(["GET", "HEAD"]);
-
-/** What a function does before it may be frozen: metrics and spans in memory would be lost. Never throws. */
-export type AfterInvocation = () => void | Promise<void>;
-export const nothingAfter: AfterInvocation = () => undefined;
 
 export interface StreamingOptions {
   readonly after?: AfterInvocation;
@@ -90,21 +77,6 @@ export function createStreamingHandler(
   return streamed(handler);
 }
 
-/** Marked for streaming where the runtime is there to do it; elsewhere the bare handler. */
-export function streamed(handler: StreamingHandler): StreamingHandler {
-  return runtimeOf()?.streamifyResponse(handler) ?? handler;
-}
-
-function runtimeOf(): LambdaRuntime | undefined {
-  // Given by the managed runtime; there is no module to import its type from. Clients of AWS put an object
-  // of that name there as well, for their own ends and wherever they run.
-  const { awslambda: given } = globalThis as { readonly awslambda?: Partial<LambdaRuntime> };
-  const { streamifyResponse, HttpResponseStream } = given ?? {};
-  return streamifyResponse === undefined || HttpResponseStream === undefined
-    ? undefined
-    : { streamifyResponse, HttpResponseStream };
-}
-
 /** The response stream of one invocation. An error on it ends the execution environment, so none may escape. */
 class StreamedAnswer implements LambdaStream {
   readonly #raw: Writable;
@@ -122,7 +94,7 @@ class StreamedAnswer implements LambdaStream {
   }
 
   readonly open = (head: LambdaResponseHead): Writable => {
-    this.#body = runtimeOf()?.HttpResponseStream.from(this.#raw, head) ?? this.#raw;
+    this.#body = lambdaRuntime()?.HttpResponseStream.from(this.#raw, head) ?? this.#raw;
     return this.#body;
   };
 
@@ -219,41 +191,4 @@ function splitHeaders(headers: Headers): { readonly headers: Record<string, stri
   const single: Record<string, string> = {};
   for (const [name, value] of headers) if (name !== "set-cookie" && !hopByHop.has(name)) single[name] = value;
   return { headers: single, cookies: headers.getSetCookie() };
-}
-
-const queueEventSchema = z.looseObject({
-  Records: z.array(z.looseObject({ messageId: z.string(), body: z.string() })),
-});
-const queueMessageSchema = z.looseObject({ tenant: z.string(), callId: z.string() });
-
-export interface QueueResult {
-  readonly batchItemFailures: readonly { readonly itemIdentifier: string }[];
-}
-
-/**
- * Handles the messages of one SQS batch side by side. Only those that failed are named, and come again;
- * one that is no message of ours fails too, so that it ends in the dead-letter queue and is seen.
- */
-export function createQueueHandler(
-  handle: (message: QueueMessage, remainingMs: number) => Promise<void>,
-  log: Log,
-  after = nothingAfter,
-): (event: unknown, context?: LambdaContext) => Promise<QueueResult> {
-  return async (event, context) => {
-    const { Records: records } = queueEventSchema.parse(event);
-    const failures = await Promise.all(
-      records.map(async ({ messageId, body }) => {
-        try {
-          const { tenant, callId } = queueMessageSchema.parse(JSON.parse(body));
-          await handle({ tenant, callId }, context?.getRemainingTimeInMillis() ?? Number.POSITIVE_INFINITY);
-          return [];
-        } catch (thrown) {
-          log.log("error", "a queue message failed", { message_id: messageId, ...describeThrown(thrown) });
-          return [{ itemIdentifier: messageId }];
-        }
-      }),
-    );
-    await after();
-    return { batchItemFailures: failures.flat() };
-  };
 }

@@ -5,13 +5,8 @@
 import { lazily } from "@toolyard/core/once";
 import { getPath } from "hono/utils/url";
 import { createApp } from "./app.ts";
-import type { AppDeps, AppEnv } from "./app-env.ts";
+import type { AppDeps, ServingApp } from "./app-env.ts";
 import type { RouteModule } from "./define-route.ts";
-
-/** What a host asks of an app. */
-export interface ServingApp {
-  fetch(request: Request, env: AppEnv["Bindings"]): Response | Promise<Response>;
-}
 
 type Routes = Readonly<Record<string, RouteModule>>;
 

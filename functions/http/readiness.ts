@@ -11,7 +11,7 @@ import type { WrappedKeySample } from "@toolyard/core/ports/tenants";
 import type { Sealer } from "@toolyard/core/secrets/sealer";
 import { countUnreadableCredentials } from "@toolyard/core/secrets/unreadable-credentials";
 import type { AppDeps } from "./app-env.ts";
-import { describeThrown } from "./describe-thrown.ts";
+import { describeThrown } from "../describe-thrown.ts";
 
 export interface Check {
   readonly name: string;

@@ -6,7 +6,7 @@
 import { stat } from "node:fs/promises";
 import { readBoxEnvironment } from "../env.ts";
 import { createFunctionLog } from "../function-log.ts";
-import { streamed } from "../http/lambda.ts";
+import { streamed } from "../lambda-runtime.ts";
 import { createPluginBox } from "./plugin-box.ts";
 
 const environment = readBoxEnvironment();

@@ -23,8 +23,8 @@ import { endOtherProcesses } from "@toolyard/platform/local/other-processes";
 import { createInterpreters, type Interpreters } from "@toolyard/platform/local/interpreters";
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { removeSharedMemory } from "@toolyard/platform/local/shared-memory";
-import { describeThrown } from "../http/describe-thrown.ts";
-import type { LambdaContext } from "../http/lambda.ts";
+import { describeThrown } from "../describe-thrown.ts";
+import type { LambdaContext } from "../lambda-runtime.ts";
 
 export interface PluginBoxOptions {
   /** PATH of plugins. */

@@ -12,9 +12,9 @@ import { answerMessage, connectionGone, refuseMessage, silentLifetimeMs } from "
 import * as z from "zod";
 import type { AppDeps } from "../http/app-env.ts";
 import { authenticatorOf } from "../http/authenticator.ts";
-import { describeThrown } from "../http/describe-thrown.ts";
+import { describeThrown } from "../describe-thrown.ts";
 import { toErrorReply } from "../http/errors.ts";
-import { nothingAfter } from "../http/lambda.ts";
+import { nothingAfter } from "../lambda-runtime.ts";
 import { readHandshake, subprotocol } from "./handshake.ts";
 
 /** The part of API Gateway's event that is used. */

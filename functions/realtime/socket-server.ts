@@ -18,7 +18,7 @@ import { readVcpAddress, vcpPaths, type VcpAddress } from "@toolyard/core/vcp/no
 import { WebSocketServer, type WebSocket } from "ws";
 import type { AppDeps } from "../http/app-env.ts";
 import { authenticatorOf } from "../http/authenticator.ts";
-import { describeThrown } from "../http/describe-thrown.ts";
+import { describeThrown } from "../describe-thrown.ts";
 import { refuseOn } from "../http/refuse-on.ts";
 import { readHandshake, socketPath, subprotocol, type Handshake } from "./handshake.ts";
 import { allowanceOf, hearSocket, longestMessage } from "./intake.ts";

@@ -7,7 +7,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Writable } from "node:stream";
-import type { LambdaContext, StreamingHandler } from "../../functions/http/lambda.ts";
+import type { LambdaContext, StreamingHandler } from "../../functions/lambda-runtime.ts";
 import type { LambdaResponseHead } from "../../functions/http/lambda-stream.ts";
 import { readRequest, toProxyEvent } from "./proxy-event.ts";
 

@@ -1,6 +1,6 @@
 /** The response stream of a function, and the global of Lambda's runtime that gives it its head. */
 import { Writable } from "node:stream";
-import type { StreamingHandler } from "../../functions/http/lambda.ts";
+import type { StreamingHandler } from "../../functions/lambda-runtime.ts";
 import type { LambdaResponseHead } from "../../functions/http/lambda-stream.ts";
 
 /** A response stream as the runtime's: the head goes out with the first write. */

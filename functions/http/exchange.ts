@@ -8,8 +8,8 @@ import type { Log } from "@toolyard/core/ports/log";
 import type { Span, TraceParent, Traces } from "@toolyard/core/ports/traces";
 import { randomHex } from "@toolyard/core/random-hex";
 import { formatTraceparent, parseTraceparent, UnsampledSpan } from "@toolyard/core/traces/trace-context";
-import { headerOf, hostOf, type AppContext, type Exchange } from "../app-env.ts";
-import { isAlreadySent } from "../sink.ts";
+import { headerOf, hostOf, type AppContext, type Exchange } from "./app-env.ts";
+import { isAlreadySent } from "./sink.ts";
 
 /** Nothing in an answer is for a shared cache or another origin's eyes; callers are told apart by their key. */
 const answerHeaders: Readonly<Record<string, string>> = {

@@ -1,5 +1,5 @@
 /** Answers the question a browser asks before it sends a request with a key (CORS preflight). */
-import type { AppContext } from "../app-env.ts";
+import type { AppContext } from "./app-env.ts";
 
 export function answerPreflight(c: AppContext): Response {
   c.get("exchange").route = "preflight";
