@@ -5,8 +5,12 @@
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import type { AdapterDeps } from "@toolyard/core/deps";
 import type { BlobStore, Presign } from "@toolyard/core/ports/blob-store";
+import type { DataTables } from "@toolyard/core/ports/data-tables";
+import type { DocumentReader } from "@toolyard/core/ports/document-reader";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
+import type { Log } from "@toolyard/core/ports/log";
 import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import type { RemotePush } from "@toolyard/core/ports/push";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
@@ -74,19 +78,65 @@ export async function createPush({ pushUrl }: Environment): Promise<RemotePush |
   return createConnectionsPush({ url: pushUrl });
 }
 
-/** Undefined: plugins are processes of this machine. */
-export async function createPluginBox({ pluginBoxFunction }: Environment): Promise<PluginRunner | undefined> {
-  if (pluginBoxFunction === undefined) return undefined;
-  const { createLambdaPluginRunner } = await import("@toolyard/platform/aws/lambda-plugin-runner");
-  return createLambdaPluginRunner({ functionName: pluginBoxFunction });
+/**
+ * Where programs run that are not ours. What tenants have uploaded, and code of models, each has a box of its own where
+ * there is one, and is else on the server's machine, started by one helper. Programs of MCP servers are the operator's:
+ * they run in the plugin box where there is one, else as processes of ours.
+ *
+ * @param isServer a function starts no helper
+ */
+export async function createProgramRunners(
+  environment: Environment,
+  { isServer, log }: { readonly isServer: boolean; readonly log: Log },
+): Promise<Pick<AdapterDeps, "tenantPlugins" | "codeBox" | "mcpCommands" | "plugins">> {
+  const { path, mcpCommands } = environment;
+  const [pluginBox, ownCodeBox] = await Promise.all([
+    createPluginBox(environment.pluginBoxFunction, "PLUGIN_BOX_FUNCTION"),
+    createPluginBox(environment.codeBoxFunction, "CODE_BOX_FUNCTION"),
+  ]);
+  const here = isServer ? await createHelper(path, log) : undefined;
+  const tenantPlugins = pluginBox ?? here;
+  const codeBox = ownCodeBox ?? here;
+  return {
+    ...(tenantPlugins === undefined ? {} : { tenantPlugins }),
+    ...(codeBox === undefined ? {} : { codeBox }),
+    ...(mcpCommands === undefined ? {} : { mcpCommands, plugins: pluginBox ?? (await createProcesses(path, log)) }),
+  };
 }
 
-/** Undefined: code of models runs on this machine, or not at all. */
-export async function createCodeBoxFunction({ codeBoxFunction }: Environment): Promise<PluginRunner | undefined> {
-  if (codeBoxFunction === undefined) return undefined;
+async function createPluginBox(functionName: string | undefined, setting: string): Promise<PluginRunner | undefined> {
+  if (functionName === undefined) return undefined;
   const { createLambdaPluginRunner } = await import("@toolyard/platform/aws/lambda-plugin-runner");
-  return createLambdaPluginRunner({ functionName: codeBoxFunction, setting: "CODE_BOX_FUNCTION" });
+  return createLambdaPluginRunner({ functionName, setting });
 }
+
+// What runs processes takes milliseconds to load, which functions need not spend.
+
+async function createHelper(path: string, log: Log): Promise<PluginRunner> {
+  const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
+  return createLocalPlugins({ path, log });
+}
+
+async function createProcesses(path: string, log: Log): Promise<PluginRunner> {
+  const { createProcessPluginRunner } = await import("@toolyard/platform/local/process-plugin-runner");
+  return createProcessPluginRunner({ path, log });
+}
+
+/** Read with the first question. */
+export const lateTables: DataTables = {
+  async answer(job) {
+    const { createDataTables } = await import("@toolyard/platform/local/data-tables");
+    return createDataTables().answer(job);
+  },
+};
+
+/** Few requests are about documents that take a program to read. */
+export const lateDocuments: DocumentReader = {
+  async read(...asked) {
+    const { createDocumentReader } = await import("@toolyard/platform/document-reader/reader");
+    return createDocumentReader().read(...asked);
+  },
+};
 
 const kms = "kms:";
 

@@ -179,7 +179,7 @@ describe("a gateway put together from settings", () => {
     expect(sqs.bodies("long")).toHaveLength(1);
     expect(await composition.push?.send("aGVsbG8=", "frame")).toBe("gone");
     const run = { tenant: "ten_a", environment: {}, stdin: "", timeoutMs: 1_000, maxOutputBytes: 1_000 };
-    expect(await composition.pluginBox?.run({ ...run, command: ["true"] })).toMatchObject({ exitCode: 7 });
+    expect(await composition.app.core.tenantPlugins?.run({ ...run, command: ["true"] })).toMatchObject({ exitCode: 7 });
     for (const url of [s3.url, sqs.url, lambda.url, connections.url]) {
       expect(await codeOf(ask(composition, url))).toBe("egress_denied");
     }

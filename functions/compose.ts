@@ -10,14 +10,12 @@ import { measureCalls } from "@toolyard/core/metrics/measured-calls";
 import { ConfigCache } from "@toolyard/core/config-cache";
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { defaultTiming, type AdapterDeps, type Timing } from "@toolyard/core/deps";
-import type { CoreDeps } from "@toolyard/core/core-deps";
+import { type CoreDeps } from "@toolyard/core/core-deps";
 import type { DataTables } from "@toolyard/core/ports/data-tables";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Repos } from "@toolyard/core/ports/repos";
-import type { DocumentReader } from "@toolyard/core/ports/document-reader";
 import type { Log } from "@toolyard/core/ports/log";
-import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import type { RemotePush } from "@toolyard/core/ports/push";
 import { CallLogs } from "@toolyard/core/realtime/call-logs";
@@ -41,61 +39,18 @@ import { createSmtpTransport } from "@toolyard/platform/smtp/smtp-transport";
 import { createSystemClock } from "@toolyard/platform/system-clock";
 import {
   createBlobs,
-  createCodeBoxFunction,
-  createPluginBox,
+  createProgramRunners,
   createPush,
   createQueue,
   createVault,
   fileIn,
+  lateDocuments,
+  lateTables,
   servesOwnBlobs,
 } from "./adapters.ts";
 import { EnvironmentError, type Environment } from "./env.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { version } from "./version.ts";
-
-/**
- * What tenants have uploaded, and code of models: each in a box of its own where there is one; on the server form
- * else on this machine, started by one helper.
- */
-async function tenantPrograms(
-  environment: Environment,
-  { pluginBox, dataDir, log }: { readonly pluginBox: PluginRunner | undefined } & Pick<Home, "dataDir" | "log">,
-): Promise<Pick<AdapterDeps, "tenantPlugins" | "codeBox">> {
-  const codeBox = await createCodeBoxFunction(environment);
-  const here = dataDir === undefined ? undefined : await localPrograms(environment, log);
-  const tenantPlugins = pluginBox ?? here;
-  const confined = codeBox ?? here;
-  return {
-    ...(tenantPlugins === undefined ? {} : { tenantPlugins }),
-    ...(confined === undefined ? {} : { codeBox: confined }),
-  };
-}
-
-async function localPrograms({ path }: Environment, log: Log): Promise<PluginRunner> {
-  const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
-  return createLocalPlugins({ path, log });
-}
-
-/** Read with the first question. */
-const lateTables: DataTables = {
-  async answer(job) {
-    const { createDataTables } = await import("@toolyard/platform/local/data-tables");
-    return createDataTables().answer(job);
-  },
-};
-
-/** Programs of MCP servers run in the plugin box where there is one, else on this machine. */
-async function programs(
-  { mcpCommands, path }: Environment,
-  pluginBox: PluginRunner | undefined,
-  log: Log,
-): Promise<Pick<AdapterDeps, "mcpCommands" | "plugins">> {
-  if (mcpCommands === undefined) return {};
-  if (pluginBox !== undefined) return { mcpCommands, plugins: pluginBox };
-  // What runs processes takes milliseconds to load, which functions need not spend.
-  const { createProcessPluginRunner } = await import("@toolyard/platform/local/process-plugin-runner");
-  return { mcpCommands, plugins: createProcessPluginRunner({ path, log }) };
-}
 
 /** What differs between the homes, and between a test and the real thing. */
 export interface Home {
@@ -129,8 +84,6 @@ export interface Composition {
   readonly queue: PolledTaskQueue;
   /** To connections that are not held by server processes. */
   readonly push?: RemotePush;
-  /** Where plugins do not run on this machine. */
-  readonly pluginBox?: PluginRunner;
   /** Called when a message has been sent, so that workers of this process look at once. */
   onSent: (() => void) | undefined;
   /** Before a process may be frozen. Takes no longer than `flushTracesMs`. */
@@ -138,11 +91,6 @@ export interface Composition {
   readonly realtime: Realtime;
   close(): Promise<void>;
 }
-
-/** A request to a function waits no longer than this for the collector. */
-const flushTracesMs = 1_000;
-/** A process that is told to stop waits this long for it. */
-const lastTracesMs = 3_000;
 
 /** What a home has to do with connected clients. */
 export interface Realtime {
@@ -154,13 +102,10 @@ export interface Realtime {
   onTell: (() => void) | undefined;
 }
 
-/** Few requests are about documents that take a program to read. */
-const documents: DocumentReader = {
-  async read(...asked) {
-    const { createDocumentReader } = await import("@toolyard/platform/document-reader/reader");
-    return createDocumentReader().read(...asked);
-  },
-};
+/** A request to a function waits no longer than this for the collector. */
+const flushTracesMs = 1_000;
+/** A process that is told to stop waits this long for it. */
+const lastTracesMs = 3_000;
 
 /** @throws EnvironmentError, GatewayError `database_unavailable`, `conflict`, `invalid_request`, each naming the setting */
 export async function compose(environment: Environment, home: Home): Promise<Composition> {
@@ -192,7 +137,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   };
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
   const egress = openDoor(environment, home);
-  const [push, pluginBox] = await Promise.all([home.push ?? createPush(environment), createPluginBox(environment)]);
+  const push = home.push ?? (await createPush(environment));
   const exported = await openTraces(environment, home);
   const composition: { onSent: (() => void) | undefined } = { onSent: undefined };
   const queue = announceSending(await createQueue(environment, shards), () => composition.onSent?.());
@@ -211,7 +156,8 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...tokenDeps,
     mail: createSmtpTransport({ egress }),
     brokers: createMessageBrokers({ egress }),
-    documents,
+    documents: lateDocuments,
+    tables: lateTables,
     tokens: createTokenSource(tokenDeps),
     blobs: await createBlobs(environment, home.dataDir, blobLinks.presign),
     queue,
@@ -223,9 +169,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
-    ...(await programs(environment, pluginBox, log)),
-    ...(await tenantPrograms(environment, { pluginBox, dataDir: home.dataDir, log })),
-    tables: lateTables,
+    ...(await createProgramRunners(environment, { isServer: home.dataDir !== undefined, log })),
   };
   const schemes: OpenAdapters = createAdapters(adapterDeps);
   if (home.readsAllSchemes) await schemes.loadAll();
@@ -234,7 +178,6 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     queue,
     realtime,
     ...(push === undefined ? {} : { push }),
-    ...(pluginBox === undefined ? {} : { pluginBox }),
     app: {
       core,
       adminKeyHash: hashApiKey(home.adminKey),
@@ -260,8 +203,9 @@ export async function compose(environment: Environment, home: Home): Promise<Com
 
 /**
  * Brings every database to this release's schema, before functions of this release get traffic; those of
- * the release before keep serving meanwhile. `steps`: where
- * a bundle has its copy of the SQL files.
+ * the release before keep serving meanwhile.
+ *
+ * @param steps where a bundle has its copy of the SQL files
  */
 export async function migrateDatabases(
   environment: Environment,
