@@ -3,8 +3,7 @@
  * sign up for or as one of N containers on the same services (design "Public contract", settings).
  */
 import { randomBytes } from "node:crypto";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import type { Server } from "node:http";
 import { relative } from "node:path";
 import type { Duplex } from "node:stream";
 import { getRequestListener, RequestError } from "@hono/node-server";
@@ -14,7 +13,6 @@ import type { Reach } from "@toolyard/core/calls/kill-points";
 import type { CoreDeps } from "@toolyard/core/core-deps";
 import type { Timing } from "@toolyard/core/deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
-import { newId } from "@toolyard/core/ids";
 import { deliverEvents } from "@toolyard/core/realtime/deliver";
 import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import type { ReplayTiming } from "@toolyard/core/vcp/nodes/client-session";
@@ -26,11 +24,9 @@ import { compose, ensureTenant, type Composition } from "./compose.ts";
 import { EnvironmentError, readEnvironment, type Environment } from "./env.ts";
 import { createApp } from "./http/app.ts";
 import { describeThrown } from "./describe-thrown.ts";
-import { toErrorReply } from "./http/errors.ts";
 import { checkReadiness } from "./http/readiness.ts";
-import { refuseOn } from "./http/refuse-on.ts";
+import { RequestDesk } from "./http/request-desk.ts";
 import { routes } from "./http/routes/index.ts";
-import { stoppingEvent } from "./http/transports.ts";
 import { importLocalPlugins } from "./local-plugins.ts";
 import { createLog, type FlushableLog } from "./log.ts";
 import { originOf } from "./origin-of.ts";
@@ -49,8 +45,6 @@ const defaultTenant = { id: "ten_default", name: "default" };
 const defaultTickEveryMs = 5_000;
 /** Between two looks for what is to be told to connections that no process holds. */
 const pushEveryMs = 1_000;
-/** Request line and headers together. */
-const maxHeaderBytes = 32_768;
 const defaultGraceMs = 25_000;
 /** Signals this close together are one: npm passes on what its whole process group has got already. */
 const oneStopMs = 500;
@@ -96,36 +90,18 @@ interface Keys {
 export async function startServer(environment: Environment, options: ServerOptions = {}): Promise<RunningServer> {
   const log = options.log ?? createLog({ level: environment.logLevel });
   const dataDir = await findDataDir(environment, options);
-  const requests = new RequestDesk();
   const sockets = Promise.withResolvers<SocketServer>();
-  const server = createServer(
-    {
-      keepAliveTimeout: 65_000,
-      maxHeaderSize: maxHeaderBytes,
-      shouldUpgradeCallback: wantsSocket,
-      // Node's own refusal says nothing; the desk has one.
-      requireHostHeader: false,
+  const requests = new RequestDesk({
+    wantsUpgrade: wantsSocket,
+    upgrade: (request, socket, head) => {
+      sockets.promise.then(
+        ({ upgrade }) => upgrade(request, socket, head),
+        () => socket.destroy(),
+      );
     },
-    requests.listener,
-  );
-  // Who waits to be told to send a body is told where that is read (http/body.ts). What else is expected may be passed over.
-  server.on("checkContinue", requests.listener).on("checkExpectation", requests.listener);
-  server.on("connect", (_request, socket: Duplex) => requests.refuseTunnel(socket));
-  server.on("upgrade", (request, socket: Duplex, head: Buffer) => {
-    // Both would be written to it.
-    if (requests.isAnsweringOn(socket)) {
-      socket.destroy();
-      return;
-    }
-    sockets.promise.then(
-      ({ upgrade }) => upgrade(request, socket, head),
-      () => socket.destroy(),
-    );
   });
-  server.on("clientError", (thrown, socket) => requests.refuseBroken(thrown, socket));
-  watchSockets(server);
   try {
-    const url = await listen(server, environment);
+    const url = await listen(requests.server, environment);
     const keys = await findKeys(environment, dataDir);
     const metrics = createPrometheusMetrics();
     const composition = await compose(environment, {
@@ -166,7 +142,6 @@ export async function startServer(environment: Environment, options: ServerOptio
       },
       stop: () =>
         stopServer({
-          server,
           requests,
           realtime,
           background,
@@ -180,148 +155,10 @@ export async function startServer(environment: Environment, options: ServerOptio
     requests.refuse();
     sockets.promise.catch(() => undefined);
     sockets.reject(error);
-    await closeServer(server);
+    await requests.close();
     await dataDir.release();
     throw error;
   }
-}
-
-type Listener = ReturnType<typeof getRequestListener>;
-type Fetch = ReturnType<typeof createApp>["fetch"];
-
-/** Takes requests from the moment the port is bound, answers them once the app is there, knows which are in hand. */
-class RequestDesk {
-  isDraining = false;
-  #inHand = 0;
-  /** Called when the last of them is answered. */
-  #whenIdle: (() => void) | undefined;
-  readonly #ready = Promise.withResolvers<Listener>();
-  #listener: Listener | undefined;
-  /** The newest answer on each connection. */
-  readonly #answers = new WeakMap<Duplex, ServerResponse>();
-
-  constructor() {
-    // Nobody may be waiting when the start fails.
-    this.#ready.promise.catch(() => undefined);
-  }
-
-  readonly listener: (incoming: IncomingMessage, outgoing: ServerResponse) => void = (incoming, outgoing) => {
-    this.#answers.set(incoming.socket, outgoing);
-    // Probes that still speak HTTP/1.0 name no host, and may.
-    if (incoming.headers.host === undefined && incoming.httpVersion !== "1.0") {
-      refuseNameless(outgoing);
-      return;
-    }
-    if (this.#listener !== undefined) {
-      void this.#listener(incoming, outgoing);
-      return;
-    }
-    this.#ready.promise.then(
-      (listener) => listener(incoming, outgoing),
-      () => outgoing.destroy(),
-    );
-  };
-
-  open(fetch: Fetch): void {
-    const counted = (request: Request, bindings: object): Response | Promise<Response> => {
-      const answer = fetch(request, bindings);
-      if (answer instanceof Promise) this.#hold(answer);
-      return answer;
-    };
-    this.#listener = getRequestListener(counted, { errorHandler: answerUnreadable, hostname: "localhost" });
-    this.#ready.resolve(this.#listener);
-  }
-
-  /** What is no HTTP never becomes a request; whoever sent it is told in the one error shape. */
-  refuseBroken(thrown: BrokenRequest, socket: Duplex): void {
-    const answer = this.#answers.get(socket);
-    const isAnswering = this.isAnsweringOn(socket);
-    if (thrown.code === "ECONNRESET" || !socket.writable) socket.destroy();
-    // What came before it on the connection was no mistake, and is answered first.
-    else if (isAnswering && answer?.req.complete === true)
-      answer.once("finish", () => this.refuseBroken(thrown, socket));
-    else if (isAnswering && answer?.headersSent === true) socket.destroy();
-    else refuseOn(socket, toBrokenRequest(thrown), { isHead: thrown.rawPacket?.toString("latin1", 0, 5) === "HEAD " });
-  }
-
-  isAnsweringOn(socket: Duplex): boolean {
-    return this.#answers.get(socket)?.writableFinished === false;
-  }
-
-  /** `CONNECT` is for proxies. */
-  refuseTunnel(socket: Duplex): void {
-    // Nobody else listens to it any more, and an error that nobody hears ends the process.
-    socket.on("error", () => undefined);
-    if (this.isAnsweringOn(socket)) {
-      socket.destroy();
-      return;
-    }
-    const error = new GatewayError("method_not_allowed", "This is no proxy, and answers no CONNECT.");
-    refuseOn(socket, error, { headers: { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" } });
-  }
-
-  refuse(): void {
-    this.#ready.reject(new Error("the server did not start"));
-  }
-
-  /** Whoever is still being answered is to be told why that ends. */
-  interrupt(sockets: Iterable<Socket>): void {
-    for (const socket of sockets) this.#answers.get(socket)?.emit(stoppingEvent);
-  }
-
-  allDone(): Promise<void> {
-    if (this.#inHand === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#whenIdle = resolve;
-    });
-  }
-
-  #hold(answer: Promise<unknown>): void {
-    this.#inHand += 1;
-    answer.then(this.#done, this.#done);
-  }
-
-  readonly #done = (): void => {
-    this.#inHand -= 1;
-    if (this.#inHand === 0) this.#whenIdle?.();
-  };
-}
-
-function refuseNameless(outgoing: ServerResponse): void {
-  const error = new GatewayError("invalid_request", "A request of HTTP/1.1 needs a Host header.", { param: "host" });
-  const { status, headers, body } = toErrorReply(error, newId("request"));
-  outgoing.writeHead(status, { ...headers, connection: "close", "content-length": Buffer.byteLength(body) }).end(body);
-}
-
-interface BrokenRequest extends NodeJS.ErrnoException {
-  /** The bytes that could not be read. */
-  readonly rawPacket?: Buffer;
-}
-
-function toBrokenRequest({ code }: BrokenRequest): GatewayError {
-  if (code === "HPE_HEADER_OVERFLOW") {
-    return new GatewayError(
-      "payload_too_large",
-      `The request line and the headers have more than ${maxHeaderBytes} bytes together.`,
-    );
-  }
-  if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
-    return new GatewayError("request_timeout", "The request did not arrive in time; send it in one go.");
-  }
-  return new GatewayError(
-    "invalid_request",
-    "This is no HTTP/1.1 request: its first line, a header or its framing cannot be read. Percent-encode what is not ASCII in the target.",
-  );
-}
-
-/** A request that is not even an address and a host name never reaches the app. */
-function answerUnreadable(thrown: unknown): Response {
-  const error =
-    thrown instanceof RequestError
-      ? new GatewayError("invalid_request", "The request's target or Host header cannot be read.")
-      : toGatewayError(thrown);
-  const { status, headers, body } = toErrorReply(error, newId("request"));
-  return new Response(body, { status, headers });
 }
 
 function listen(server: Server, { port, host }: Environment): Promise<string> {
@@ -429,7 +266,6 @@ function startRealtime({ app, realtime }: Composition, options: SocketOptions): 
 }
 
 interface Running {
-  readonly server: Server;
   readonly requests: RequestDesk;
   readonly realtime: SocketServer;
   readonly background: Background;
@@ -440,50 +276,22 @@ interface Running {
 }
 
 async function stopServer(running: Running): Promise<void> {
-  const { server, requests, realtime, background, composition, dataDir, log, graceMs } = running;
+  const { requests, realtime, background, composition, dataDir, log, graceMs } = running;
   requests.isDraining = true;
-  const closed = closeServer(server);
+  const closed = requests.close();
   const working = Promise.all([requests.allDone(), realtime.stop(), background.stop()]);
   const all = Promise.all([closed, working]);
   if (!(await endsWithin(all, graceMs))) {
     log.log("warn", "cutting off what is still in hand; leases and records keep it safe");
-    requests.interrupt(openSockets.get(server) ?? []);
+    requests.interrupt();
     if (!(await endsWithin(all, lastWordMs))) {
-      server.closeAllConnections();
+      requests.cutOff();
       await endsWithin(working, settleMs);
     }
   }
   await composition.close();
   await dataDir.release();
   await log.flush();
-}
-
-const openSockets = new WeakMap<Server, Set<Socket>>();
-
-function watchSockets(server: Server): void {
-  const sockets = new Set<Socket>();
-  openSockets.set(server, sockets);
-  server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
-}
-
-/** Takes no new connections; those that are open end as soon as they carry no request. */
-function closeServer(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    const closeIdle = (): void => {
-      server.closeIdleConnections();
-      // Connections on which nothing was ever sent are not among the idle ones.
-      for (const socket of openSockets.get(server) ?? []) if (socket.bytesRead === 0) socket.destroy();
-    };
-    const closingIdle = setInterval(closeIdle, 50);
-    server.close(() => {
-      clearInterval(closingIdle);
-      resolve();
-    });
-    closeIdle();
-  });
 }
 
 async function endsWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
