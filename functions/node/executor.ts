@@ -20,7 +20,8 @@ export interface Execution {
 
 export interface Executor {
   execute(execution: Execution): Promise<Executed>;
-  stop(): Promise<void>;
+  /** Absent: it holds nothing. */
+  stop?(): Promise<void>;
 }
 
 /** Of a message that goes with a result; the gateway refuses one that is much longer. */

@@ -54,7 +54,6 @@ export function createFileExecutor(directories: readonly string[]): Executor {
         return ended("failed", "The file is in none of the directories that this node gives files of.");
       return readFile(path);
     },
-    stop: () => Promise.resolve(),
   };
 }
 

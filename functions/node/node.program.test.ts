@@ -96,7 +96,7 @@ async function withCall({
     },
   });
   onTestFinished(() => node.stop());
-  if (execute !== undefined) await node.offer([{ offer: tool, executor: { execute, stop: () => Promise.resolve() } }]);
+  if (execute !== undefined) await node.offer([{ offer: tool, executor: { execute } }]);
   const running = node.run();
   const called = mcpServers[0]?.name ?? tool.name;
   handlers?.onEvent({ type: "node.call", data: { run: "r1", call_id: "c1", tool: called } });

@@ -122,7 +122,7 @@ export class Node {
 
   constructor(options: NodeOptions) {
     this.#options = options;
-    const { config, path, log, instance = randomUUID() } = options;
+    const { config, path, log, consumers, instance = randomUUID() } = options;
     this.#instance = instance;
     this.#offers = offersOf(config);
     this.#servers = new McpServers({
@@ -136,19 +136,16 @@ export class Node {
     this.#modules = config.vcpModules && this.#createModules(config.vcpModules);
     const desks = [
       ...config.programs.map((program) => toDesk(program, createProgramExecutor(program, config, options))),
-      ...config.mcpServers.map((program) => {
-        const execute: Executor["execute"] = (execution) => this.#servers.execute(program, execution);
-        return toDesk(program, { execute, stop: () => Promise.resolve() });
-      }),
+      ...config.mcpServers.map((program) =>
+        toDesk(program, { execute: (execution) => this.#servers.execute(program, execution) }),
+      ),
       ...modulesDesk(config.vcpModules, this.#modules),
       ...this.#offers
         .filter(({ kind }) => kind === "files")
         .map((offer) => toDesk(offer, createFileExecutor(config.files))),
     ];
     this.#desks = new Map(desks.map((desk) => [desk.name, desk]));
-    const { consumers } = options;
-    const holds = options.config.holdsSubscriptions && consumers !== undefined;
-    this.#holder = holds ? this.#createHolder(consumers) : undefined;
+    this.#holder = config.holdsSubscriptions && consumers !== undefined ? this.#createHolder(consumers) : undefined;
   }
 
   /** Offers these tools instead of those before, now or as soon as the gateway can be reached. @throws NodeRefused */
@@ -203,7 +200,7 @@ export class Node {
       await Promise.all([
         this.#servers.stop(),
         this.#modules?.stop(),
-        ...[...this.#desks.values()].map(({ executor }) => executor.stop()),
+        ...[...this.#desks.values()].map(({ executor }) => executor.stop?.()),
       ]);
     }
   }
@@ -559,8 +556,7 @@ function toOffered({ sensitive, ...offer }: NodeTool): JsonObject {
 
 function modulesDesk(config: VcpModulesConfig | undefined, modules: VcpModules | undefined): readonly Desk[] {
   if (config === undefined || modules === undefined) return [];
-  const execute: Executor["execute"] = (execution) => modules.execute(execution);
-  return [toDesk({ name: moduleProgram, ...config }, { execute, stop: () => Promise.resolve() })];
+  return [toDesk({ name: moduleProgram, ...config }, { execute: (execution) => modules.execute(execution) })];
 }
 
 function toDesk({ name, concurrency }: Pick<Desk, "name" | "concurrency">, executor: Executor): Desk {

@@ -18,10 +18,7 @@ export interface ProgramDeps {
 
 export function createProgramExecutor(program: NodeProgram, { directory }: NodeConfig, deps: ProgramDeps): Executor {
   if (!program.resident) {
-    return {
-      execute: async (execution) => toExecuted(await runOnce(program, execution, deps), program),
-      stop: () => Promise.resolve(),
-    };
+    return { execute: async (execution) => toExecuted(await runOnce(program, execution, deps), program) };
   }
   const resident = startResidentProcess({
     ...deps,

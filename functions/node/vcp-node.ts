@@ -236,16 +236,12 @@ export class VcpNodeSession implements VcpSession {
         (await mayRead(execution.arguments["fileUrl"]))
           ? asked.execute(execution)
           : ended("failed", "The file is in none of the directories that this node gives files of."),
-      stop: () => asked.stop(),
     };
     return { offer, executor: guarded };
   }
 
   #executorOf({ timeout_ms: timeoutMs }: NodeTool, toolName: string): Executor {
-    return {
-      execute: (execution) => this.#execute(execution, { toolName, timeoutMs }),
-      stop: () => Promise.resolve(),
-    };
+    return { execute: (execution) => this.#execute(execution, { toolName, timeoutMs }) };
   }
 
   #execute(
