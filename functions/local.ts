@@ -5,8 +5,6 @@
 import { randomBytes } from "node:crypto";
 import type { Server } from "node:http";
 import { relative } from "node:path";
-import type { Duplex } from "node:stream";
-import { getRequestListener, RequestError } from "@hono/node-server";
 import { tick } from "@toolyard/core/tick";
 import { handleMessage } from "@toolyard/core/calls/worker";
 import type { Reach } from "@toolyard/core/calls/kill-points";

@@ -8,8 +8,6 @@ import { describeThrown } from "../describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
 import { toMcpRefusal } from "./mcp-refusal.ts";
 import { isOfBase, meantRoute } from "./meant-route.ts";
-import { answerInExchange } from "./middleware/exchange.ts";
-import { answerPreflight } from "./middleware/preflight.ts";
 import { answerInExchange } from "./exchange.ts";
 import { answerPreflight } from "./preflight.ts";
 import { challengeFor } from "./protected-resource.ts";

@@ -102,6 +102,8 @@ const plants: readonly Plant[] = [
 
   importing(`${core}/cycle-a.ts`, "./cycle-b.ts", "no-cycle"),
   importing(`${core}/cycle-b.ts`, "./cycle-a.ts", "no-cycle"),
+  plant(`${core}/types-a.ts`, 'import type { B } from "./types-b.ts";\nexport type A = B | 1;\n', "no-cycle"),
+  plant(`${core}/types-b.ts`, 'import type { A } from "./types-a.ts";\nexport type B = A[];\n', "no-cycle"),
   plant(`${core}/floating.ts`, "export function start(): void {\n  Promise.resolve();\n}\n", "no-floating-promises"),
   plant(
     `${core}/inexhaustive.ts`,

@@ -5,7 +5,6 @@
 import { createHash } from "node:crypto";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../core-deps.ts";
-import { isJsonObject, type JsonObject } from "../json.ts";
 import type { RpcId } from "../mcp/json-rpc.ts";
 import { readSignedText, signText } from "./signed-text.ts";
 
