@@ -24,16 +24,11 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     isDraining: deps.isDraining ?? (() => false),
     metrics: deps.metrics,
     traces: core.traces,
+    answerError: (c: AppContext, thrown: unknown): Response => answerError(c, thrown, core.publicUrl),
   };
   // Around each handler, and not as hono's middleware: every layer of that costs each request promises.
   const answered = (respond: (c: AppContext) => Response | Promise<Response>) => (c: AppContext) =>
-    answerInExchange(c, exchange, async () => {
-      try {
-        return await respond(c);
-      } catch (thrown) {
-        return answerError(c, thrown, core.publicUrl);
-      }
-    });
+    answerInExchange(c, exchange, respond);
   app.on("OPTIONS", "*", answered(answerPreflight));
   for (const route of Object.values(routes)) {
     const respond = (c: AppContext): Promise<Response> => {
@@ -44,7 +39,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
   }
   const all = Object.values(routes);
   const allowed = allowedMethods(all);
-  app.notFound(answered((c) => answerError(c, unmatched(c, all, allowed), core.publicUrl)));
+  app.notFound(answered((c) => exchange.answerError(c, unmatched(c, all, allowed))));
   return app;
 }
 

@@ -16,7 +16,7 @@ import {
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 
 /** @throws GatewayError `payload_too_large` naming the limit */
-export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
+export function readBody(c: AppContext, limit: number): Buffer | Promise<Buffer> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
   const { incoming, outgoing, lambda } = hostOf(c);
   if (incoming !== undefined) {
@@ -27,8 +27,12 @@ export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
     if (lambda.body.length > limit) throw tooLarge(limit);
     return Buffer.from(lambda.body.buffer, lambda.body.byteOffset, lambda.body.length);
   }
+  return readWhole(limited(c.req.raw.body ?? [], limit));
+}
+
+async function readWhole(body: AsyncIterable<Uint8Array>): Promise<Buffer> {
   const parts: Uint8Array[] = [];
-  for await (const part of limited(c.req.raw.body ?? [], limit)) parts.push(part);
+  for await (const part of body) parts.push(part);
   return Buffer.concat(parts);
 }
 

@@ -290,7 +290,8 @@ async function grantAccess(
     c.get("exchange").callerId = operatorCaller.id;
     return { caller: operatorCaller, namedTenant: header("x-toolyard-tenant") ?? app.defaultTenant };
   }
-  const presented = await authenticator.presentCaller(header);
+  const proving = authenticator.presentCaller(header);
+  const presented = proving instanceof Promise ? await proving : proving;
   c.get("exchange").tenant = presented.tenant;
   if (scope !== "operator" && admission === "own") {
     if (isLargeBody(c)) await identify(app.core, presented, []);

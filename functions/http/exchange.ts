@@ -30,18 +30,25 @@ export interface ExchangeOptions {
   readonly isDraining: () => boolean;
   readonly metrics?: Metrics | undefined;
   readonly traces?: Traces | undefined;
+  /** What the request is answered with where that throws which was to answer it. */
+  readonly answerError: (c: AppContext, thrown: unknown) => Response;
 }
 
 /** Opens the exchange, has the request answered in it, and closes it. */
 export async function answerInExchange(
   c: AppContext,
-  { log, isDraining, metrics, traces }: ExchangeOptions,
-  answer: () => Promise<Response>,
+  { log, isDraining, metrics, traces, answerError }: ExchangeOptions,
+  respond: (c: AppContext) => Response | Promise<Response>,
 ): Promise<Response> {
   const exchange = toExchange(c, log, traces);
   c.set("exchange", exchange);
   if (isDraining() && hostOf(c).incoming !== undefined) exchange.headers["connection"] = "close";
-  const response = await answer();
+  let response: Response;
+  try {
+    response = await respond(c);
+  } catch (thrown) {
+    response = answerError(c, thrown);
+  }
   if (!isAlreadySent(response)) {
     exchange.status = response.status;
     const { headers } = response;

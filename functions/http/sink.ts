@@ -81,10 +81,8 @@ export function answerThroughSink(
   const exchange = c.get("exchange");
   const { outgoing, lambda } = hostOf(c);
   const silent = c.req.raw.method === "HEAD";
-  const runOn = async (transport: Transport, sent: () => Response): Promise<Response> => {
-    await runSink(new Sink({ transport, exchange, timing, silent }), write, exchange);
-    return sent();
-  };
+  const runOn = (transport: Transport, sent: () => Response): Promise<Response> =>
+    runSink(new Sink({ transport, exchange, timing, silent }), { write, exchange, sent });
   if (outgoing !== undefined) return runOn(nodeTransport(outgoing), alreadySentOnNode);
   if (lambda !== undefined) return runOn(lambdaTransport(lambda.stream), () => writtenToHost);
   return new Promise((resolve, reject) => {
@@ -93,21 +91,26 @@ export function answerThroughSink(
   });
 }
 
-async function runSink(
-  sink: Sink,
-  write: (sink: ResponseSink) => Promise<void>,
-  { log, requestId, route }: Exchange,
-): Promise<void> {
+interface SinkRun {
+  readonly write: (sink: ResponseSink) => Promise<void>;
+  readonly exchange: Exchange;
+  /** Stands for the answer. */
+  readonly sent: () => Response;
+}
+
+async function runSink(sink: Sink, { write, exchange, sent }: SinkRun): Promise<Response> {
   try {
     await write(sink);
     if (!sink.headSent && !sink.closed) throw new Error("the route ended without an answer");
   } catch (error) {
     sink.stayQuiet();
     if (!sink.headSent && !sink.closed) throw error;
+    const { log, requestId, route } = exchange;
     log.log("error", "an answer ended early", { request_id: requestId, route, code: toGatewayError(error).code });
     sink.cutOff();
   }
   sink.end();
+  return sent();
 }
 
 interface SinkOptions {

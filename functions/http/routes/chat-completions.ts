@@ -22,6 +22,7 @@ import { headerOf, hostOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
+import type { answerRelayed } from "../relayed.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
 import { wholeAnswerLimit } from "../silence.ts";
 import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
@@ -207,22 +208,24 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
   exchange.callerId = opening.callerId;
   exchange.headers["x-toolyard-call-id"] = opening.callId;
   if (opening.kind === "replay") exchange.headers["idempotent-replayed"] = "true";
-  return answerThroughSink(c, async (sink) => {
+  return answerThroughSink(c, (sink) => {
     const told: Told = { isWhole: false };
     // Who leaves once everything is said has not left: what still runs beside it comes to its end.
     sink.onClose((why) => {
       if (!told.isWhole || why !== undefined) stop.abort(why);
     });
     const { request } = opening;
-    if (opening.kind === "run" && opening.chat.isRelayed && shape === "v1") {
-      const { answerRelayed } = await import("../relayed.ts");
-      const { requestId } = exchange;
-      await answerRelayed(sink, core, { chat: opening.chat, exchange: "chat", requestId });
-      return;
-    }
-    if (request.stream) await answerStream(sink, core, { opening, told, encode: encoders[shape](c, request) });
-    else await answerJson(sink, eventsOf(core, opening), { told, requestId: exchange.requestId });
+    const { requestId } = exchange;
+    if (opening.kind === "run" && opening.chat.isRelayed && shape === "v1")
+      return relay(sink, core, { chat: opening.chat, exchange: "chat", requestId });
+    if (request.stream) return answerStream(sink, core, { opening, told, encode: encoders[shape](c, request) });
+    return answerJson(sink, eventsOf(core, opening), { told, requestId });
   });
+}
+
+async function relay(...given: Parameters<typeof answerRelayed>): Promise<void> {
+  const relayed = await import("../relayed.ts");
+  await relayed.answerRelayed(...given);
 }
 
 /** Of the answer, all that there is to tell. */

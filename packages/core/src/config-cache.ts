@@ -35,7 +35,7 @@ export class ConfigCache {
   }
 
   /** The snapshot at `version` or newer; no round trip where it is known. */
-  async get(tenant: string, version: number): Promise<TenantConfig> {
+  get(tenant: string, version: number): TenantConfig | Promise<TenantConfig> {
     const known = this.#snapshots.get(tenant);
     if (known !== undefined && known.version >= version) {
       this.#snapshots.delete(tenant);
@@ -43,11 +43,8 @@ export class ConfigCache {
       return known;
     }
     const running = this.#loading.get(tenant);
-    if (running !== undefined) {
-      const config = await running;
-      if (config.version >= version) return config;
-    }
-    return this.#load(tenant);
+    if (running === undefined) return this.#load(tenant);
+    return running.then((config) => (config.version >= version ? config : this.#load(tenant)));
   }
 
   /** Whose key this is, as of a version; keys are part of the configuration, so a change raises it. */

@@ -96,8 +96,8 @@ class FileDatabase implements Database {
     });
   }
 
-  async batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
-    if (this.#closed) throw unavailable("is closed");
+  batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
+    if (this.#closed) return Promise.reject(unavailable("is closed"));
     if (options.readonly === true) return this.#read(composed(content), options.long);
     return new Promise((resolve, reject) => {
       this.#waiting.push({ content, resolve, reject });

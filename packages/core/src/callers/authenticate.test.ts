@@ -32,11 +32,13 @@ function authenticator(defaultTenant?: string): Authenticator {
 
 const headers = (given: Record<string, string>) => (name: string) => given[name];
 
-async function refusal(promise: Promise<unknown>): Promise<GatewayError> {
-  const thrown: unknown = await promise.then(
-    () => undefined,
-    (error: unknown) => error,
-  );
+async function refusal(present: () => unknown): Promise<GatewayError> {
+  let thrown: unknown;
+  try {
+    await present();
+  } catch (error) {
+    thrown = error;
+  }
   if (!(thrown instanceof GatewayError)) throw new Error("expected a GatewayError");
   return thrown;
 }
@@ -65,7 +67,9 @@ describe("who presents a request", () => {
   });
 
   test("the operator without a tenant is asked for one", async () => {
-    const error = await refusal(authenticator().presentCaller(headers({ authorization: `Bearer ${operatorKey}` })));
+    const error = await refusal(() =>
+      authenticator().presentCaller(headers({ authorization: `Bearer ${operatorKey}` })),
+    );
     expect(error).toMatchObject({ code: "tenant_required", details: { param: "x-toolyard-tenant" } });
   });
 
@@ -89,7 +93,7 @@ describe("who presents a request", () => {
       /another tenant/,
     ],
   ])("%s is refused and says why, without repeating secrets", async (_what, given, message) => {
-    const error = await refusal(authenticator("ten_default").presentCaller(headers(given)));
+    const error = await refusal(() => authenticator("ten_default").presentCaller(headers(given)));
     expect(error.code).toBe("invalid_api_key");
     expect(error.message).toMatch(message);
     expect(error.message).not.toContain(key.slice(-20));

@@ -32,7 +32,7 @@ export interface Authenticator {
    * @throws GatewayError `invalid_api_key`, `invalid_token`, `issuer_unavailable`, and
    * `tenant_required` where neither the credentials nor `x-toolyard-tenant` name one tenant
    */
-  presentCaller(header: HeaderReader): Promise<Presented>;
+  presentCaller(header: HeaderReader): Presented | Promise<Presented>;
   /** Does the request carry the operator's key? Needs no tenant. */
   isOperator(header: HeaderReader): boolean;
 }
@@ -49,12 +49,16 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     const hash = Buffer.from(hex, "hex");
     return hash.length === adminHash.length && timingSafeEqual(hash, adminHash);
   };
+  const presentToken = async (token: string, named: string | undefined): Promise<Presented> => {
+    const { tenant, caller, until } = await verifyToken(token, named);
+    return { tenant, principal: { kind: "known", caller }, ...(until === undefined ? {} : { until }) };
+  };
   return {
     isOperator(header) {
       const credential = readCredential(header);
       return credential !== undefined && isOperatorHash(hashApiKey(credential));
     },
-    async presentCaller(header) {
+    presentCaller(header) {
       const credential = readCredential(header);
       if (credential === undefined) {
         throw new GatewayError("invalid_api_key", "No API key was sent; add 'Authorization: Bearer <key>'.", {
@@ -69,10 +73,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
         if (named !== undefined && named !== tenant) throw otherTenant();
         return { tenant, principal: { kind: "key", hash } };
       }
-      if (looksLikeToken(credential)) {
-        const { tenant: trusting, caller, until } = await verifyToken(credential, named);
-        return { tenant: trusting, principal: { kind: "known", caller }, ...(until === undefined ? {} : { until }) };
-      }
+      if (looksLikeToken(credential)) return presentToken(credential, named);
       throw new GatewayError(
         "invalid_api_key",
         "The credential is neither an API key (ty_<tenant>_<secret>) nor a JWT; check that it was copied whole.",

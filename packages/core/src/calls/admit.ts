@@ -37,12 +37,23 @@ export async function admit(deps: CoreDeps, input: AdmitInput, options: AdmitOpt
   if (options.scope !== null) requireScope(result.caller, options.scope);
   refuseSession(result, input.sessionId);
   refuseOverLimit(result);
-  const config = await deps.configs.get(result.tenant.id, result.tenant.configVersion);
+  const loading = deps.configs.get(result.tenant.id, result.tenant.configVersion);
+  const config = loading instanceof Promise ? await loading : loading;
   // What was known before is as old as it was.
   if (input.principal.kind === "key" && input.known === undefined) {
     deps.configs.rememberCaller(input.principal.hash, result.tenant.configVersion, result.caller);
   }
   return { caller: result.caller, config, result };
+}
+
+interface Who {
+  readonly tenant: string;
+  readonly principal: Principal;
+}
+
+interface Identified {
+  readonly caller: Caller;
+  readonly config: TenantConfig;
 }
 
 /**
@@ -51,17 +62,17 @@ export async function admit(deps: CoreDeps, input: AdmitInput, options: AdmitOpt
  * `expectedConfigVersion` makes sure that it still holds, and nobody is refused on old knowledge.
  * @throws GatewayError `permission_denied` where the caller lacks one of `scopes`
  */
-export async function identify(
-  deps: CoreDeps,
-  who: { readonly tenant: string; readonly principal: Principal },
-  scopes: readonly Scope[],
-): Promise<{ readonly caller: Caller; readonly config: TenantConfig }> {
+export function identify(deps: CoreDeps, who: Who, scopes: readonly Scope[]): Identified | Promise<Identified> {
   const { tenant, principal } = who;
   const config = deps.configs.peek(tenant);
   const caller = config === undefined ? undefined : rememberedCaller(deps, principal, config.version);
   if (config !== undefined && caller !== undefined && scopes.every((scope) => hasScope(caller, scope))) {
     return { caller, config };
   }
+  return identifyAnew(deps, who, scopes);
+}
+
+async function identifyAnew(deps: CoreDeps, { tenant, principal }: Who, scopes: readonly Scope[]): Promise<Identified> {
   const fresh = await admit(deps, { tenant, principal, limits: { countRequest: false } }, { scope: null });
   for (const scope of scopes) requireScope(fresh.caller, scope);
   return fresh;

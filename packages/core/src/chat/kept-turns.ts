@@ -75,6 +75,11 @@ export interface RestoredConversation {
   readonly hasReadOutside: boolean;
 }
 
+/** Without calls there is nothing to restore. */
+export function mayHoldTurns(messages: readonly JsonObject[]): boolean {
+  return messages.some(hasCalls);
+}
+
 /**
  * The conversation as the back end must see it: kept messages verbatim, ids as the back end wrote
  * them, our results beside the client's.
@@ -90,7 +95,6 @@ export async function restoreTurns(
     readonly ended: readonly string[];
   },
 ): Promise<RestoredConversation> {
-  if (!given.messages.some(hasCalls)) return { messages: [...given.messages], hasReadOutside: false };
   const turns = new Map<string, TurnContent>();
   for (const turn of given.turns) {
     const text = await deps.sealer.open(

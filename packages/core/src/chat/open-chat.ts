@@ -34,8 +34,8 @@ import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall } from "../ports/calls.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import type { PreparedChat } from "../vcp/pipeline/prepared-chat.ts";
-import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
+import type { ChatToPrepare, PreparedChat } from "../vcp/pipeline/prepared-chat.ts";
+import { restoreTurns, turnKeysOf, mayHoldTurns } from "./kept-turns.ts";
 import { insertBeforeLastUser, lateResults, withPictures, type LateResults } from "./late-results.ts";
 import { noOffer, offerIn, type Offer } from "./offer.ts";
 import { makeRoom } from "./pictures.ts";
@@ -104,13 +104,18 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   const digest = hash("sha256", input.rawBody, "base64url");
   let plan = firstPlan(input);
   for (let admission = 0, stale = 0; admission < maxAdmissions;) {
-    const known = await identify(deps, input, scopesFor(input));
-    const prepared = await prepareOrRecord(deps, input, { ...known, earlier: plan.supersedes });
-    if (prepared === undefined) {
+    const identifying = identify(deps, input, scopesFor(input));
+    const { caller, config } = identifying instanceof Promise ? await identifying : identifying;
+    let prepared: Prepared;
+    try {
+      prepared = await prepare(deps, input, { caller, config, earlier: plan.supersedes });
+    } catch (thrown) {
+      await recordRefusal(deps, input, { caller, config, error: toGatewayError(thrown) });
       await afterStale(stale++);
       continue;
     }
-    const row = await chatRow(deps, input, { prepared, digest, plan });
+    const inputHash = await deps.sealer.hash(input.tenant, prepared.context.config.wrappedKey, digest);
+    const row = chatRow(deps, input, { prepared, inputHash, plan });
     let result: AdmitResult;
     try {
       ({ result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null }));
@@ -120,7 +125,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
       continue;
     }
     const { outcome } = result;
-    const opened = { callerId: known.caller.id, request: prepared.request, rate: result.rate };
+    const opened = { callerId: caller.id, request: prepared.request, rate: result.rate };
     // The admission has loaded the newer configuration.
     if (outcome.kind === "stale_config") {
       await afterStale(stale++);
@@ -176,29 +181,27 @@ function firstPlan({ idempotencyKey, isSdkRetry }: ChatInput): Plan {
   return { attach: isSdkRetry ? "any" : "broken_off" };
 }
 
-/** Undefined where the refusal came from an outdated configuration. */
-async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): Promise<Prepared | undefined> {
-  try {
-    return await prepare(deps, input, known);
-  } catch (thrown) {
-    const error = toGatewayError(thrown);
-    const refused: NewCall = {
-      ...rowFields(input, { userId: known.caller.userId ?? null }),
-      inputHash: "",
+/** @throws GatewayError `error`, unless it came from an outdated configuration */
+async function recordRefusal(
+  deps: CoreDeps,
+  input: ChatInput,
+  { caller, config, error }: Pick<Known, "caller" | "config"> & { readonly error: GatewayError },
+): Promise<void> {
+  const refused: NewCall = {
+    ...rowFields(input, { userId: caller.userId ?? null }),
+    inputHash: "",
+    state: "rejected",
+    end: {
       state: "rejected",
-      end: {
-        state: "rejected",
-        error: { code: error.code, message: usesConfig(input) ? reasonNotKept : error.message },
-      },
-    };
-    const { tenant, principal } = input;
-    const expectedConfigVersion = known.config.version;
-    const limits = { countRequest: input.inner === undefined };
-    const admission = { tenant, principal, call: refused, limits, expectedConfigVersion };
-    const { result } = await admit(deps, admission, { scope: null });
-    if (result.outcome.kind === "stale_config") return undefined;
-    throw error;
-  }
+      error: { code: error.code, message: usesConfig(input) ? reasonNotKept : error.message },
+    },
+  };
+  const { tenant, principal } = input;
+  const expectedConfigVersion = config.version;
+  const limits = { countRequest: input.inner === undefined };
+  const admission = { tenant, principal, call: refused, limits, expectedConfigVersion };
+  const { result } = await admit(deps, admission, { scope: null });
+  if (result.outcome.kind !== "stale_config") throw error;
 }
 
 async function prepare(deps: CoreDeps, input: ChatInput, { caller, config, earlier }: Known): Promise<Prepared> {
@@ -219,7 +222,8 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config, earli
     redactor: new Redactor(),
     ...(brought === undefined ? {} : { runtimeConfig: brought }),
   };
-  const agent = isRelayed ? undefined : await agentOf(deps, known, { asked, input });
+  const agentModel = isRelayed ? undefined : agentModelOf(config, asked);
+  const agent = agentModel === undefined ? undefined : await agentOf(deps, known, { model: agentModel, asked, input });
   const { context } = agent ?? { context: known };
   const request = agent?.request ?? (isPicture ? forImageModel(asked) : asked);
   const protocol = agent?.protocol ?? protocolOf(input, request, config);
@@ -254,16 +258,19 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config, earli
   };
 }
 
+function agentModelOf({ settings }: TenantConfig, asked: ChatRequest): string | undefined {
+  const model = asked.model ?? settings.default_model;
+  return isAgentModel(model) ? model : undefined;
+}
+
 /** What it takes to be an agent is read for the chats that ask for one. */
 async function agentOf(
   deps: CoreDeps,
   context: CallContext,
-  { asked, input }: { readonly asked: ChatRequest; readonly input: ChatInput },
+  asked: { readonly model: string; readonly asked: ChatRequest; readonly input: ChatInput },
 ): Promise<AgentRun | undefined> {
-  const model = asked.model ?? context.config.settings.default_model;
-  if (!isAgentModel(model)) return undefined;
   const { openAgentRun } = await import("../agents/agent-run.ts");
-  return openAgentRun(deps, context, { model, asked, input });
+  return openAgentRun(deps, context, asked);
 }
 
 function protocolOf({ vcp }: ChatInput, { toolProtocol }: ChatRequest, { settings }: TenantConfig): ToolProtocol {
@@ -335,11 +342,11 @@ function admissionOf(
   };
 }
 
-async function chatRow(
+function chatRow(
   deps: CoreDeps,
   input: ChatInput,
-  { prepared, digest, plan }: { readonly prepared: Prepared; readonly digest: string; readonly plan: Plan },
-): Promise<NewCall> {
+  { prepared, inputHash, plan }: { readonly prepared: Prepared; readonly inputHash: string; readonly plan: Plan },
+): NewCall {
   const { request, context } = prepared;
   const earlier = plan.supersedes;
   return {
@@ -354,7 +361,7 @@ async function chatRow(
     reserved: prepared.reserved ?? nothing,
     rootId: earlier === undefined ? (input.inner?.rootId ?? null) : (earlier.rootId ?? earlier.id),
     state: "running",
-    inputHash: await deps.sealer.hash(input.tenant, context.config.wrappedKey, digest),
+    inputHash,
     leaseMs: deps.timing.leaseMs,
     // Chats that are relayed are not kept, so they cannot be given again.
     idempotencyKey: prepared.isRelayed && input.exchange === undefined ? null : (input.idempotencyKey ?? null),
@@ -537,21 +544,37 @@ async function openAdmitted(
   });
   try {
     const due = result.session?.due ?? [];
-    const restored = await restoreTurns(deps, context, {
-      messages: request.messages,
-      turns: result.turns,
-      ended: due.map(({ id }) => id),
-    });
-    const read = await readInProtocol(deps, input, { prepared, messages: restored.messages, due });
-    const late = await withPictures(deps, context, { late: read.late, due });
-    const conversation = await prepareForModel(deps, input, { prepared, row, messages: read.messages });
+    // Waited for where there is something to do: most chats have none of it.
+    const restored = mayHoldTurns(request.messages)
+      ? await restoreTurns(deps, context, {
+          messages: request.messages,
+          turns: result.turns,
+          ended: due.map(({ id }) => id),
+        })
+      : { messages: request.messages, hasReadOutside: false };
+    const read: ReadInProtocol =
+      prepared.protocol === "vcp"
+        ? await readInVcp(deps, input, { prepared, messages: restored.messages, due })
+        : { messages: restored.messages, late: lateResults(due) };
+    const late = due.length === 0 ? read.late : await withPictures(deps, context, { late: read.late, due });
+    const preparing = prepareForModel(deps, input, { prepared, row, messages: read.messages });
+    const conversation = preparing instanceof Promise ? await preparing : preparing;
     // Behind the pipeline: what a tool has said is not for it to work on.
     const messages = insertBeforeLastUser(conversation.messages, late.messages);
     makeRoom(messages);
-    const reserved = await reserveGrowth(deps, prepared, { callId: row.id, messages });
+    const reserved =
+      prepared.reserved === undefined
+        ? undefined
+        : await reserveGrowth(deps, prepared, { reserved: prepared.reserved, callId: row.id, messages });
     if (signal.reason instanceof GatewayError) throw signal.reason;
     return {
-      ...prepared,
+      request,
+      context,
+      offer: prepared.offer,
+      agent: prepared.agent,
+      routes: prepared.routes,
+      isRelayed: prepared.isRelayed,
+      credential: prepared.credential,
       dialect: read.dialect,
       callId: row.id,
       rootId: row.rootId ?? row.id,
@@ -595,14 +618,13 @@ interface ReadInProtocol {
 }
 
 /** The dialect of the chats that speak one is loaded for them alone. */
-async function readInProtocol(
+async function readInVcp(
   deps: CoreDeps,
   input: ChatInput,
   given: { readonly prepared: Prepared; readonly messages: readonly JsonObject[]; readonly due: readonly Call[] },
 ): Promise<ReadInProtocol> {
   const { prepared, messages, due } = given;
-  const { protocol, context, request, offer } = prepared;
-  if (protocol !== "vcp") return { messages, late: lateResults(due) };
+  const { context, request, offer } = prepared;
   const { openVcpDialect } = await import("../vcp/dialect/vcp-dialect.ts");
   return openVcpDialect(deps, {
     context,
@@ -625,10 +647,13 @@ const nothingHidden: ReadonlySet<JsonObject> = new Set();
  */
 async function reserveGrowth(
   deps: CoreDeps,
-  { context, request, offer, routes, reserved }: Prepared,
-  { callId, messages }: { readonly callId: string; readonly messages: readonly JsonObject[] },
-): Promise<Amount | undefined> {
-  if (reserved === undefined) return undefined;
+  { context, request, offer, routes }: Prepared,
+  {
+    reserved,
+    callId,
+    messages,
+  }: { readonly reserved: Amount; readonly callId: string; readonly messages: readonly JsonObject[] },
+): Promise<Amount> {
   const plan = { request: { ...request, messages }, tools: offer.tools, routes };
   const amount = reserveChat(context, plan, deps.clock) ?? reserved;
   if (amount.tokens <= reserved.tokens && amount.micros <= reserved.micros) return reserved;
@@ -638,11 +663,11 @@ async function reserveGrowth(
 }
 
 /** What the pipeline makes of the conversation, for chats that it applies to; loaded for them alone. */
-async function prepareForModel(
+function prepareForModel(
   deps: CoreDeps,
   input: ChatInput,
   given: { readonly prepared: Prepared; readonly row: NewCall; readonly messages: readonly JsonObject[] },
-): Promise<PreparedChat> {
+): PreparedChat | Promise<PreparedChat> {
   const { prepared, row, messages } = given;
   const { context, request, agent, offer, routes, protocol, isRelayed } = prepared;
   const wallClockMs = Math.min(
@@ -656,10 +681,14 @@ async function prepareForModel(
   if (!isWhole && knowledge === undefined) {
     return { messages, hidden: nothingHidden, sources: [], wallClockMs };
   }
-  const { prepareChat } = await import("../vcp/pipeline/prepare-chat.ts");
   const plan = { request, tools: offer.tools, routes };
   const asked = { callId: row.id, messages, plan, isWhole, knowledge };
-  return prepareChat(deps, context, { ...asked, wallClockMs, stop: input.stop });
+  return runPipeline(deps, context, { ...asked, wallClockMs, stop: input.stop });
+}
+
+async function runPipeline(deps: CoreDeps, context: CallContext, chat: ChatToPrepare): Promise<PreparedChat> {
+  const { prepareChat } = await import("../vcp/pipeline/prepare-chat.ts");
+  return prepareChat(deps, context, chat);
 }
 
 function limitOf({ timeLimitMs, wholeLimitMs }: ChatInput, { stream }: ChatRequest): number | undefined {

@@ -197,18 +197,13 @@ interface OpenGroup {
 /** Those whose batch has not been composed yet, by what their admissions have in common. */
 const openGroups = new WeakMap<Database, Map<string, OpenGroup>>();
 
-/** What was counted, and how many of those counted together came after this request. */
-interface Counted {
-  readonly row: Row;
-  readonly after: number;
-}
-
-/** @returns undefined where the long way has to decide */
-export async function admitPlain(database: Database, input: PlainAdmission): Promise<Counted | undefined> {
-  const { calls, counted } = groupOf(database, input);
-  const place = calls.push(input.call);
-  const row = await counted;
-  return row && { row, after: calls.length - place };
+/** @returns the group that the call is admitted with, and its place there, from 1 */
+export function admitPlain(
+  database: Database,
+  input: PlainAdmission,
+): { readonly group: OpenGroup; readonly place: number } {
+  const group = groupOf(database, input);
+  return { group, place: group.calls.push(input.call) };
 }
 
 function groupOf(database: Database, input: PlainAdmission): OpenGroup {

@@ -18,7 +18,7 @@ import { parseSettings } from "../settings.ts";
 import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, type CallSource } from "./calls-rows.ts";
-import { admitPlain, isPlain } from "./calls-admit-plain.ts";
+import { admitPlain, isPlain, type PlainAdmission } from "./calls-admit-plain.ts";
 import { hearing, now, setting, toListeners, underCaps, windowMs, windowStart } from "./fragments.ts";
 import { isIdle } from "./session-fragments.ts";
 import { readAll, readFirst } from "./rows.ts";
@@ -237,22 +237,22 @@ interface Known {
 
 /** @throws GatewayError `invalid_api_key`, `not_found` for a tenant that does not exist, `database_unavailable` */
 export async function admit(source: CallSource, input: AdmitInput, caps: SettingsCaps): Promise<AdmitResult> {
-  return (await admitUnhindered(source.database, input)) ?? decideAndAdmit(source, input, caps);
+  if (!isPlain(input)) return decideAndAdmit(source, input, caps);
+  const { group, place } = admitPlain(source.database, input);
+  const row = await group.counted;
+  if (row === undefined) return decideAndAdmit(source, input, caps);
+  // As if those admitted together had come one after the other.
+  return toUnhindered(input, row, group.calls.length - place);
 }
 
-/** Undefined where nothing was done. */
-async function admitUnhindered(database: Database, input: AdmitInput): Promise<AdmitResult | undefined> {
-  if (!isPlain(input)) return undefined;
-  const counted = await admitPlain(database, input);
-  if (counted === undefined) return undefined;
-  const { row, after } = counted;
+/** @param after so many of those counted with it came after this request */
+function toUnhindered(input: PlainAdmission, row: Row, after: number): AdmitResult {
   const { caller, settings } = input.known;
   return {
     tenant: { id: input.tenant, status: "active", configVersion: input.expectedConfigVersion },
     settings,
     caller,
     outcome: { kind: "admitted", slots: input.slots?.wanted ?? input.call.slots },
-    // As if they had come one after the other.
     rate: rateOf(row, settings, Number(row["count"]) - after),
     turns: [],
     ...toListeners(row),

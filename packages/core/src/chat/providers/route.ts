@@ -407,7 +407,12 @@ async function tryRoute<Answer extends object>(
 ): Promise<Answer | GatewayError> {
   const { provider } = route;
   for (let attempt = 1; ; attempt += 1) {
-    const result = signal.aborted ? givenUp(signal) : await ask(route).catch(toGatewayError);
+    let result: Answer | GatewayError;
+    try {
+      result = signal.aborted ? givenUp(signal) : await ask(route);
+    } catch (thrown) {
+      result = toGatewayError(thrown);
+    }
     if (!(result instanceof GatewayError)) return result;
     if (result.code === "provider_rate_limited") remember(deps, provider, result.details.retryAfterMs);
     if (attempt >= provider.maxAttempts || !mayRepeat(result)) return result;
@@ -423,6 +428,7 @@ async function openOnce(deps: RouteDeps, route: Route, request: RoutedRequest): 
   const family = provider.schemaFamily ?? schemaFamilyOf(model);
   const tools = family === "openai" ? undefined : request.toolsFor?.(family);
   const messages = conversationFor({ model, family }, request.body["messages"]);
+  const key = keyFor(deps, route);
   const events = backEndOf(deps, provider).stream({
     body: {
       ...request.body,
@@ -433,7 +439,7 @@ async function openOnce(deps: RouteDeps, route: Route, request: RoutedRequest): 
     ...(request.original === undefined ? {} : { original: request.original }),
     stream: request.stream,
     signal: request.signal,
-    apiKey: await keyFor(deps, route),
+    apiKey: key instanceof Promise ? await key : key,
     provider,
     span: deps.span,
     take: request.take,
