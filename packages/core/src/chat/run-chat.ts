@@ -80,17 +80,15 @@ class ChatRun {
   readonly #toolsCalled: string[] = [];
   readonly #pending: PendingCall[] = [];
   /** Of those that wait for input, by call. */
-  readonly #questions = new Map<string, string>();
+  #questions: Map<string, string> | undefined;
   /** The model has been told that it asks for the same again and again. */
   #toldRepetition = false;
   #stoppedBy: ToolExecution["stopped_by"];
   #turns = new Map<number, Turn>();
   #response: Extract<ProviderEvent, { type: "response" }> | undefined;
   #round = 0;
-  readonly #calls = new ToldCalls({
-    ownerOf: (name) => this.#ownerOf(name),
-    isContinuedFromKept: () => this.#isContinuedFromKept,
-  });
+  /** Made for the first of them. */
+  #toldCalls: ToldCalls | undefined;
   #textBefore = false;
   /** The next text is set off from that of the turns before. */
   #separate = false;
@@ -153,7 +151,8 @@ class ChatRun {
         } finally {
           round.end();
         }
-        await this.#tools.recordedFirst();
+        const recording = this.#tools.recordedFirst();
+        if (recording !== undefined) await recording;
         const turn = this.#turnWithCalls();
         if (turn === undefined) {
           yield this.#told(this.#finish());
@@ -288,7 +287,7 @@ class ChatRun {
     const { egress, clock, log, defaultProvider } = this.#deps;
     const take = this.#take;
     this.#turns.clear();
-    this.#calls.startRound();
+    this.#toldCalls?.startRound();
     this.#separate = this.#textBefore;
     const body: JsonObject = {
       ...request.passthrough,
@@ -312,6 +311,14 @@ class ChatRun {
         take: take && ((batch) => take(this.#told(this.#translate(batch, round)))),
       },
     );
+  }
+
+  get #calls(): ToldCalls {
+    this.#toldCalls ??= new ToldCalls({
+      ownerOf: (name) => this.#ownerOf(name),
+      isContinuedFromKept: () => this.#isContinuedFromKept,
+    });
+    return this.#toldCalls;
   }
 
   readonly #promptTokens = (): number => tokensOfPrompt(this.#conversation.messages, this.#chat.offer.tools);
@@ -543,7 +550,7 @@ class ChatRun {
     const url = `${this.#deps.publicUrl}/v1/calls/${callId}`;
     this.#pending.push({ call_id: callId, tool, reason, url });
     if (reason === "async") return { type: "tool-pending", toolCallId, tool, callId };
-    if (requests !== undefined) this.#questions.set(callId, questionsOf(requests));
+    if (requests !== undefined) (this.#questions ??= new Map<string, string>()).set(callId, questionsOf(requests));
     return {
       type: "approval-required",
       toolCallId,
@@ -579,7 +586,7 @@ class ChatRun {
   /** Approval never holds an invocation: the turn ends with text that names call and link. */
   #finishForApproval(): readonly ChatEvent[] {
     const lines = this.#pending.filter(waitsForPerson).map(({ tool, call_id: id, url }) => {
-      const question = this.#questions.get(id);
+      const question = this.#questions?.get(id);
       return question === undefined
         ? `'${tool}' waits for approval (call ${id}): ${url}`
         : `'${tool}' asks for input (call ${id}): ${url}\n${question}`;
@@ -632,7 +639,8 @@ class ChatRun {
   async #settle(): Promise<void> {
     if (this.#settled) return;
     this.#settled = true;
-    await this.#tools.finished();
+    const running = this.#tools.finished();
+    if (running !== undefined) await running;
     this.#deps.reach("chat.before-settle");
     const state = this.#ended ?? "failed";
     const outcome =
@@ -640,6 +648,7 @@ class ChatRun {
         ? await this.#keepOutcome(this.#collector.body())
         : undefined;
     const error = this.#error;
+    const deferred = this.#tools.deferredRows();
     await this.#deps.repos.calls.settle(this.#chat.context.tenant, {
       callId: this.#chat.callId,
       attempt: 1,
@@ -658,7 +667,7 @@ class ChatRun {
         cost: this.#meter.cost,
         ...(this.#meter.usage === undefined ? {} : { usage: this.#meter.usage }),
       },
-      calls: await this.#tools.deferredRows(),
+      calls: deferred instanceof Promise ? await deferred : deferred,
       finished: [],
       // What a model made of them is in no answer where there is none: they are told again, unless that cannot help.
       delivered: [

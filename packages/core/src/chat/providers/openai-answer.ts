@@ -12,7 +12,7 @@ import { GrowingText } from "../growing-text.ts";
 import { isCanonicalAnswer } from "./canonical-answer.ts";
 import { mergeDelta } from "./merge-delta.ts";
 import type { ProviderEvent } from "./provider.ts";
-import { ToolCallAssembly, type ToolCallDelta } from "./tool-call-assembly.ts";
+import { ToolCallAssembly, type AssembledTurn, type ToolCallDelta } from "./tool-call-assembly.ts";
 
 type StartEvent = Extract<ProviderEvent, { type: "start" }>;
 
@@ -53,6 +53,8 @@ export interface WholeBody {
   /** As received, where they are fit to be sent on. */
   readonly bytes?: Uint8Array;
 }
+
+const withoutCalls: AssembledTurn = { deltas: [], calls: [], wire: [] };
 
 export class AnswerReader {
   readonly #requestedModel: string;
@@ -192,7 +194,8 @@ class ChoiceReader {
   readonly #other: JsonObject = {};
   /** Content that is no text (thinking, pictures), where content comes as parts. */
   readonly #parts: JsonValue[] = [];
-  readonly #toolCalls = new ToolCallAssembly();
+  /** Made for the first of them: most answers have none. */
+  #toolCalls: ToolCallAssembly | undefined;
   #message: JsonObject | undefined;
   #finishReason: string | undefined;
   #givenUpAs: string | undefined;
@@ -247,7 +250,7 @@ class ChoiceReader {
   }
 
   finish(events: ProviderEvent[]): void {
-    const turn = this.#toolCalls.finish();
+    const turn = this.#toolCalls?.finish() ?? withoutCalls;
     this.#emitToolCalls(turn.deltas, events);
     const reason = this.#finishReason;
     // What a filter has cut into may look like a whole call.
@@ -362,8 +365,11 @@ class ChoiceReader {
       const event = { type: "refusal-delta", text: refusal, choice } as const;
       events.push(frame === undefined ? event : { ...event, frame });
     }
-    if (delta.toolCalls !== undefined) this.#emitToolCalls(this.#toolCalls.push(delta.toolCalls), events);
-    if (delta.functionCall !== undefined) this.#emitToolCalls(this.#toolCalls.pushLegacy(delta.functionCall), events);
+    const { toolCalls, functionCall } = delta;
+    if (toolCalls === undefined && functionCall === undefined) return;
+    this.#toolCalls ??= new ToolCallAssembly();
+    if (toolCalls !== undefined) this.#emitToolCalls(this.#toolCalls.push(toolCalls), events);
+    if (functionCall !== undefined) this.#emitToolCalls(this.#toolCalls.pushLegacy(functionCall), events);
   }
 
   #emitToolCalls(deltas: readonly ToolCallDelta[], events: ProviderEvent[]): void {
