@@ -34,5 +34,14 @@ export const onlyDispatcher: Plugin = {
     build.onLoad({ filter: /node_modules\/undici\/lib\/web\/\S+\.js$/ }, () => ({
       contents: `throw new Error("the types of fetch are not part of the bundle");`,
     }));
+    // It checks itself some forty times a request: Node's way there takes two calls and a list of parameters for each.
+    build.onResolve({ filter: /^node:assert$/ }, ({ importer }) =>
+      /node_modules\/undici\//.test(importer) ? { path: "assert", namespace: "only-dispatcher" } : undefined,
+    );
+    build.onLoad({ filter: /^assert$/, namespace: "only-dispatcher" }, () => ({
+      contents: `module.exports = (holds, message) => {
+        if (!holds) throw message instanceof Error ? message : new Error(message ?? "the HTTP client is not as it should be");
+      };`,
+    }));
   },
 };
