@@ -1,13 +1,12 @@
 /**
  * What a function writes: each line is out before anything else happens, since what waits in memory of a
- * frozen process may never be written. Its log has the form of the server's, without the library behind that
- * and without Node's own streams, which are parts of a cold start.
+ * frozen process may never be written. Its lines are those of the server's log, and pass no stream of Node's own, which
+ * would be a part of a cold start.
  */
 import { writeSync } from "node:fs";
 import type { Log, LogLevel } from "@toolyard/core/ports/log";
-import { choose } from "./log-fields.ts";
+import { isWritten, toLogLine } from "./log-fields.ts";
 
-const levels: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 export const standardOutput = 1;
 const standardError = 2;
 
@@ -16,12 +15,9 @@ export function createFunctionLog(
   level: LogLevel,
   write: (line: string) => void = (line) => writeLine(standardError, line),
 ): Log {
-  const lowest = levels.indexOf(level);
   return {
     log(at, message, fields = {}) {
-      if (levels.indexOf(at) < lowest) return;
-      const line = { level: at, time: new Date().toISOString(), ...choose(fields), msg: message };
-      write(`${JSON.stringify(line)}\n`);
+      if (isWritten(at, level)) write(toLogLine(at, message, fields));
     },
   };
 }

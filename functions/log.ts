@@ -1,15 +1,18 @@
 /** The log of the server form: lines of JSON, gathered for a moment. */
 import { write } from "node:fs";
 import type { Log, LogLevel } from "@toolyard/core/ports/log";
-import { pino, type DestinationStream } from "pino";
-import { choose } from "./log-fields.ts";
+import { isWritten, toLogLine } from "./log-fields.ts";
 
 export interface FlushableLog extends Log {
   /** Writes what is still in memory; before the process ends, which it does not hold up. */
   flush(): Promise<void>;
 }
 
-type LogDestination = DestinationStream & { readonly flush?: (done: () => void) => void };
+interface LogDestination {
+  /** Takes one line with its end. */
+  write(line: string): void;
+  flush?(done: () => void): void;
+}
 
 /** A reader of the log that takes longer for the last lines has lost them. */
 const flushWithinMs = 1_000;
@@ -21,13 +24,9 @@ export interface LogOptions {
 }
 
 export function createLog({ level, destination = toStandardError() }: LogOptions): FlushableLog {
-  const logger = pino(
-    { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: named } },
-    destination,
-  );
   return {
     log(at, message, fields = {}) {
-      if (logger.isLevelEnabled(at)) logger[at](choose(fields), message);
+      if (isWritten(at, level)) destination.write(toLogLine(at, message, fields));
     },
     flush: () => flushed(destination),
   };
@@ -121,10 +120,5 @@ function writeAll(bytes: Buffer, done: (error: Error | undefined) => void): void
 
 /** Begins a line of its own: the one before may have been cut off. */
 function tellLost(count: number): string {
-  const line = { level: "warn", time: new Date().toISOString(), count, msg: "lines of the log could not be written" };
-  return `\n${JSON.stringify(line)}\n`;
-}
-
-function named(label: string): { readonly level: string } {
-  return { level: label };
+  return `\n${toLogLine("warn", "lines of the log could not be written", { count })}`;
 }
