@@ -87,7 +87,7 @@ export class ChatMeter {
   /** Of calls that have one. */
   #recordedMicros = 0;
   /** Rounds up to which a tool's schema has been put on the bill of its calls. */
-  readonly #offersCounted = new Map<string, number>();
+  #offersCounted: Map<string, number> | undefined;
 
   constructor(options: ChatMeterOptions) {
     this.#options = options;
@@ -172,6 +172,7 @@ export class ChatMeter {
     tool: Pick<Tool, "name" | "description" | "parameters">,
     result: { readonly text: string; readonly pictures: number },
   ): ContextCost {
+    this.#offersCounted ??= new Map<string, number>();
     const rounds = this.#bill.rounds - (this.#offersCounted.get(tool.name) ?? 0);
     this.#offersCounted.set(tool.name, this.#bill.rounds);
     const isListed = this.#options.isListed?.(tool.name) ?? true;

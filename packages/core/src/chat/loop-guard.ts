@@ -17,7 +17,8 @@ export interface LoopLimits extends Pick<
 
 export class LoopGuard {
   #settings: LoopLimits;
-  readonly #seen = new Map<string, number>();
+  /** Made for the first call, as in most chats there is none. */
+  #seen: Map<string, number> | undefined;
   #rounds = 0;
 
   constructor(settings: LoopLimits) {
@@ -90,6 +91,7 @@ export class LoopGuard {
   /** What is wrong where the call has been made too often. */
   #countCall(call: GuardedCall): string | undefined {
     const identity = `${call.name} ${canonicalText(call.arguments)}`;
+    this.#seen ??= new Map<string, number>();
     const count = (this.#seen.get(identity) ?? 0) + 1;
     this.#seen.set(identity, count);
     const most = this.#settings.identical_calls;

@@ -50,8 +50,9 @@ export class ToolRun {
   readonly #adapters: Adapters;
   #context: CallContext;
   #options: ToolRunOptions;
-  readonly #occurrences = new Map<string, number>();
-  readonly #lines = new Map<string, Promise<unknown>>();
+  // Made for the first call, as in most chats there is none.
+  #occurrences: Map<string, number> | undefined;
+  #lines: Map<string, Promise<unknown>> | undefined;
   readonly #deferred: { readonly row: Promise<NewCall>; readonly started: number; readonly finished: number }[] = [];
   readonly #finishing: Promise<unknown>[] = [];
   /** Those of writes that would be sent again. */
@@ -181,6 +182,7 @@ export class ToolRun {
 
   #occurrenceOf(call: PreparedCall): number {
     const identity = effectKeyOf(call, 0);
+    this.#occurrences ??= new Map<string, number>();
     const occurrence = (this.#occurrences.get(identity) ?? 0) + 1;
     this.#occurrences.set(identity, occurrence);
     return occurrence;
@@ -266,6 +268,7 @@ export class ToolRun {
   }
 
   async #runWrite(call: PreparedCall): Promise<ToolOutcome> {
+    this.#lines ??= new Map<string, Promise<unknown>>();
     const before = this.#lines.get(call.service) ?? Promise.resolve();
     // The row is ours while it waits in line, too.
     const lease = holdLease(this.#deps, { tenant: this.#context.tenant, id: call.id, attempt: 1, pollCancel: false });

@@ -486,7 +486,9 @@ function toBytes(request: ProviderRequest, { asksUsage, messages }: Sending): Ui
 }
 
 function toBody(request: ProviderRequest, asksUsage: boolean): JsonObject {
-  const { stream: _stream, stream_options: options, ...body } = request.body;
+  const given = request.body;
+  if (!request.stream && given["stream"] === undefined && given["stream_options"] === undefined) return given;
+  const { stream: _stream, stream_options: options, ...body } = given;
   if (!request.stream) return body;
   if (!asksUsage) return { ...body, stream: true };
   return { ...body, stream: true, stream_options: { ...(isJsonObject(options) ? options : {}), include_usage: true } };
