@@ -7,7 +7,8 @@ import type { RouteModule } from "./define-route.ts";
 import { describeThrown } from "../describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
 import { toMcpRefusal } from "./mcp-refusal.ts";
-import { isOfBase, meantRoute } from "./meant-route.ts";
+import { once } from "@toolyard/core/once";
+import { findMeantRoute, isOfBase } from "./meant-route.ts";
 import { answerInExchange } from "./exchange.ts";
 import { answerPreflight } from "./preflight.ts";
 import { challengeFor } from "./protected-resource.ts";
@@ -39,7 +40,9 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
   }
   const all = Object.values(routes);
   const allowed = allowedMethods(all);
-  app.notFound(answered((c) => exchange.answerError(c, unmatched(c, all, allowed))));
+  // Nobody waits for it at the start of a function.
+  const meant = once(() => findMeantRoute(all));
+  app.notFound(answered((c) => exchange.answerError(c, unmatched(c, { allowed, meant }))));
   return app;
 }
 
@@ -72,11 +75,16 @@ const otherApis: ReadonlySet<string> = new Set(["/v1/completions", "/v1/messages
 
 type AllowedMethods = ReturnType<typeof allowedMethods>;
 
-function unmatched(c: AppContext, routes: readonly RouteModule[], allowed: AllowedMethods): GatewayError {
+interface Addresses {
+  readonly allowed: AllowedMethods;
+  readonly meant: () => ReturnType<typeof findMeantRoute>;
+}
+
+function unmatched(c: AppContext, { allowed, ...addresses }: Addresses): GatewayError {
   const { method, path } = c.req;
   const methods = allowed(path);
   if (methods.length === 0) {
-    const meant = meantRoute(method, path, routes);
+    const meant = addresses.meant()(method, path);
     const instead = otherApis.has(path)
       ? "models answer at POST /v1/chat/completions, and "
       : meant === undefined

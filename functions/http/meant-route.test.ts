@@ -1,26 +1,28 @@
 import { describe, expect, test } from "vitest";
-import { isOfBase, meantRoute } from "./meant-route.ts";
+import { findMeantRoute, isOfBase } from "./meant-route.ts";
 
-const all = (
-  [
-    ["get", "/"],
-    ["get", "/health/ready"],
-    ["get", "/openapi.json"],
-    ["get", "/v1/api-keys"],
-    ["post", "/v1/chat/completions"],
-    ["get", "/v1/group_chats"],
-    ["post", "/v1/group_chats"],
-    ["post", "/v1/knowledge/list_docs"],
-    ["get", "/v1/sessions/{id}/files/{path+}"],
-    ["get", "/v1/tool-services/{id}"],
-    ["delete", "/v1/tool-services/{id}"],
-    ["get", "/v1/tool-services"],
-    ["post", "/v1/tool-services"],
-    ["get", "/v1/tool-services/schemes"],
-    ["get", "/v1/tool-services/{id}/tools"],
-    ["get", "/v1/tools"],
-  ] as const
-).map(([method, path]) => ({ method, path }));
+const meantRoute = findMeantRoute(
+  (
+    [
+      ["get", "/"],
+      ["get", "/health/ready"],
+      ["get", "/openapi.json"],
+      ["get", "/v1/api-keys"],
+      ["post", "/v1/chat/completions"],
+      ["get", "/v1/group_chats"],
+      ["post", "/v1/group_chats"],
+      ["post", "/v1/knowledge/list_docs"],
+      ["get", "/v1/sessions/{id}/files/{path+}"],
+      ["get", "/v1/tool-services/{id}"],
+      ["delete", "/v1/tool-services/{id}"],
+      ["get", "/v1/tool-services"],
+      ["post", "/v1/tool-services"],
+      ["get", "/v1/tool-services/schemes"],
+      ["get", "/v1/tool-services/{id}/tools"],
+      ["get", "/v1/tools"],
+    ] as const
+  ).map(([method, path]) => ({ method, path })),
+);
 
 describe("the route that is meant where there is none", () => {
   test.each([
@@ -44,12 +46,12 @@ describe("the route that is meant where there is none", () => {
     ["GET", "/v1/health/ready", "/health/ready"],
     ["GET", "/openapi.JSON", "/openapi.json"],
   ])("%s %s means %s", (method, path, meant) => {
-    expect(meantRoute(method, path, all)).toBe(meant);
+    expect(meantRoute(method, path)).toBe(meant);
   });
 
   test("is the one with a word rather than the one with a parameter at its place", () => {
-    expect(meantRoute("GET", "/v1/tool_services/Scheme", all)).toBe("/v1/tool-services/schemes");
-    expect(meantRoute("GET", "/v1/tool_services/schemer", all)).toBe("/v1/tool-services/schemer");
+    expect(meantRoute("GET", "/v1/tool_services/Scheme")).toBe("/v1/tool-services/schemes");
+    expect(meantRoute("GET", "/v1/tool_services/schemer")).toBe("/v1/tool-services/schemer");
   });
 
   test.each([
@@ -60,7 +62,7 @@ describe("the route that is meant where there is none", () => {
     ["GET", "/v1"],
     ["GET", `/${"s-/".repeat(20_000)}`],
   ])("%s %.40s means none", (method, path) => {
-    expect(meantRoute(method, path, all)).toBeUndefined();
+    expect(meantRoute(method, path)).toBeUndefined();
   });
 
   test("is another base address where the words are the same", () => {

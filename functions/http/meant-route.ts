@@ -3,29 +3,40 @@ import type { RouteModule } from "./define-route.ts";
 
 type Address = Pick<RouteModule, "method" | "path">;
 
-/** @returns the route's path with what the request has in place of its parameters */
-export function meantRoute(method: string, path: string, routes: readonly Address[]): string | undefined {
-  const wanted = method === "HEAD" ? "get" : method.toLowerCase();
-  const bases = basesOf(partsOf(path));
-  const candidates = routes
-    .filter((route) => route.method === wanted && route.path !== "/")
-    .map((route) => partsOf(route.path))
+/** An address in words, as they were written and as they are compared where that leads nowhere. */
+interface Words {
+  readonly asWritten: readonly string[];
+  readonly folded: readonly string[];
+}
+
+/** @returns finds the path of the route that a request means, with what the request has in place of its parameters */
+export function findMeantRoute(routes: readonly Address[]): (method: string, path: string) => string | undefined {
+  const byMethod: ReadonlyMap<string, readonly { readonly words: Words }[]> = Map.groupBy(
     // Where one route has a word at the place of another's parameter, the word is meant.
-    .toSorted((a, b) => a.filter(isParameter).length - b.filter(isParameter).length);
-  for (const fold of [asIs, folded]) {
-    for (const parts of candidates) {
-      const meant = bases.find((base) => matches(parts, base, fold));
-      if (meant !== undefined) return fill(parts, meant);
+    routes
+      .filter(({ path }) => path !== "/")
+      .map(({ method, path }) => ({ method, words: toWords(partsOf(path)) }))
+      .toSorted((a, b) => parametersOf(a.words) - parametersOf(b.words)),
+    ({ method }) => method,
+  );
+  return (method, path) => {
+    const candidates = byMethod.get(method === "HEAD" ? "get" : method.toLowerCase()) ?? [];
+    const bases = basesOf(toWords(partsOf(path)));
+    for (const reading of ["asWritten", "folded"] as const) {
+      for (const { words } of candidates) {
+        const meant = bases.find((base) => matches(words, base, reading));
+        if (meant !== undefined) return fill(words.asWritten, meant.asWritten);
+      }
     }
-  }
-  return undefined;
+    return undefined;
+  };
 }
 
 /** Whether both say the same words, after another base address. */
 export function isOfBase(meant: string, path: string): boolean {
   const words = partsOf(meant);
-  return basesOf(partsOf(path)).some(
-    (base) => base.length === words.length && base.every((word, at) => word === words[at]),
+  return basesOf(toWords(partsOf(path))).some(
+    ({ asWritten: base }) => base.length === words.length && base.every((word, at) => word === words[at]),
   );
 }
 
@@ -34,14 +45,28 @@ function partsOf(path: string): readonly string[] {
 }
 
 /** A client's base address may end in a slash, or have a `/v1` too many or too few. */
-function basesOf(sent: readonly string[]): readonly (readonly string[])[] {
-  return [sent, ...(folded(sent[0] ?? "") === "v1" ? [sent.slice(1)] : []), ["v1", ...sent]];
+function basesOf(sent: Words): readonly Words[] {
+  const { asWritten, folded: words } = sent;
+  const below = { asWritten: asWritten.slice(1), folded: words.slice(1) };
+  const above = { asWritten: ["v1", ...asWritten], folded: ["v1", ...words] };
+  return [sent, ...(words[0] === "v1" ? [below] : []), above];
 }
 
-function matches(route: readonly string[], sent: readonly string[], fold: (word: string) => string): boolean {
-  const isOpen = route.at(-1)?.endsWith("+}") === true;
-  if (isOpen ? sent.length < route.length : sent.length !== route.length) return false;
-  return route.every((part, at) => isParameter(part) || fold(part) === fold(sent[at] ?? ""));
+function toWords(parts: readonly string[]): Words {
+  return { asWritten: parts, folded: parts.map(folded) };
+}
+
+function parametersOf({ asWritten }: Words): number {
+  return asWritten.filter(isParameter).length;
+}
+
+function matches(route: Words, sent: Words, reading: keyof Words): boolean {
+  const { asWritten } = route;
+  const words = route[reading];
+  const given = sent[reading];
+  const isOpen = asWritten.at(-1)?.endsWith("+}") === true;
+  if (isOpen ? given.length < words.length : given.length !== words.length) return false;
+  return asWritten.every((part, at) => isParameter(part) || words[at] === given[at]);
 }
 
 function fill(route: readonly string[], sent: readonly string[]): string {
@@ -50,6 +75,5 @@ function fill(route: readonly string[], sent: readonly string[]): string {
 
 const isParameter = (part: string): boolean => part.startsWith("{");
 
-const asIs = (word: string): string => word;
 /** `Tool_Service` and `tool-services` are one word to who writes an address from memory. */
 const folded = (word: string): string => word.toLowerCase().replaceAll(/s?[-_]|s$/g, "");
