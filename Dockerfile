@@ -12,7 +12,7 @@ COPY packages/platform/package.json packages/platform/
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 COPY functions functions
 COPY packages packages
-RUN node functions/build-server.ts
+RUN node functions/build/server.ts
 # Copied with its owner: the process must be able to write into it.
 RUN mkdir data
 

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
 import { SignJWT } from "jose";
-import { buildFunctions, loadedLater } from "../functions/build.ts";
+import { buildFunctions, loadedLater } from "../functions/build/functions.ts";
 import { startDatabaseProxy } from "../test/support/database-proxy.ts";
 import { startGateway } from "../test/support/gateway.ts";
 import { createDriver } from "../test/support/gateway-client.ts";

@@ -17,7 +17,10 @@ type Outputs = Readonly<Record<string, { readonly imports: readonly { readonly p
 
 export function buildBundles(): void {
   // The Node 24 of `npm ci`, whatever Node runs SST.
-  execFileSync(join(root, "node_modules/.bin/node"), [join(root, "functions/build.ts")], { cwd: root, stdio: "pipe" });
+  execFileSync(join(root, "node_modules/.bin/node"), [join(root, "functions/build/functions.ts")], {
+    cwd: root,
+    stdio: "pipe",
+  });
   const { outputs } = JSON.parse(readFileSync(join(built, "meta.json"), "utf8")) as { readonly outputs: Outputs };
   for (const name of names) {
     for (const file of filesOf(outputs, `functions/dist/${name}.mjs`)) {

@@ -30,7 +30,7 @@ const limits = { requests_per_minute: 1_000_000, concurrent_requests: 10_000 };
 /** @param directory for the gateway's data and for what it writes */
 export async function startGatewayProcess(directory: string, options: GatewayOptions = {}): Promise<GatewayProcess> {
   const port = await freePort();
-  execFileSync(process.execPath, ["functions/build-server.ts"]);
+  execFileSync(process.execPath, ["functions/build/server.ts"]);
   const flags = [
     "--max-semi-space-size=16",
     "--heap-growing-percent=30",

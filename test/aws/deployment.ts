@@ -18,7 +18,7 @@ import { startEventSource, startSchedule, type MessageSource, type Trigger } fro
 import { startRestApi, type Integration } from "./rest-api.ts";
 import { createLambdaFunction, type FunctionOptions, type LambdaFunction } from "./runtime-api.ts";
 
-/** What functions/build.ts has made. */
+/** What functions/build/functions.ts has made. */
 const builtFunctions = join(import.meta.dirname, "../../functions/dist");
 
 export interface DeploymentOptions {

@@ -1,7 +1,7 @@
 /** Before the suites of this directory: the runtime client, and the functions as they are uploaded. */
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { buildFunctions } from "../../functions/build.ts";
+import { buildFunctions } from "../../functions/build/functions.ts";
 import { killableFunctions } from "./killable-site.ts";
 import { installRuntimeClient } from "./runtime-client.ts";
 

@@ -8,8 +8,8 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openDatabase } from "@toolyard/db/client";
 import * as z from "zod";
-import { startOf } from "../../functions/build.ts";
-import { buildServer } from "../../functions/build-server.ts";
+import { startOf } from "../../functions/build/functions.ts";
+import { buildServer } from "../../functions/build/server.ts";
 import { startHttpStub } from "../support/http-stub.ts";
 import { startHranaServer, type HranaServer } from "../support/hrana-server.ts";
 import { startOtlpReceiver, type OtlpReceiver } from "../support/otlp-receiver.ts";
@@ -31,7 +31,7 @@ beforeAll(async () => {
   await writeFile(join(dist, "server/planted.txt"), "of a server that runs");
   await mkdir(join(dist, "chunks"), { recursive: true });
   await writeFile(join(dist, "chunks/planted-OLD.mjs"), "of an earlier build");
-  built = (await run(process.execPath, ["functions/build.ts"], { cwd: root })).stdout;
+  built = (await run(process.execPath, ["functions/build/functions.ts"], { cwd: root })).stdout;
 });
 afterAll(async () => {
   await database.close();

@@ -17,7 +17,7 @@ let server: HranaServer;
 beforeAll(async () => {
   zip = await mkdtemp(join(tmpdir(), "toolyard-migration-"));
   server = await startHranaServer({ file: join(zip, "server.db") });
-  await run(process.execPath, ["functions/build.ts"], { cwd: root });
+  await run(process.execPath, ["functions/build/functions.ts"], { cwd: root });
   await copyFile(join(root, "functions/dist/migration.mjs"), join(zip, "migration.mjs"));
   await cp(join(root, "functions/dist/chunks"), join(zip, "chunks"), { recursive: true });
   await cp(join(root, "packages/db/migrations"), join(zip, "migrations"), { recursive: true });

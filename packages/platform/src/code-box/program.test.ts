@@ -1,4 +1,4 @@
-import { codeBoxSource } from "../../../../functions/build-module-host.ts";
+import { codeBoxSource } from "../../../../functions/build/module-host.ts";
 import { expect, test } from "vitest";
 import { codeBoxProgram } from "../local/code-box-program.ts";
 

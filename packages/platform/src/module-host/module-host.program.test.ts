@@ -15,7 +15,7 @@ import type {
   Stage,
 } from "@toolyard/core/vcp/modules/wire";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { moduleHostSource } from "../../../../functions/build-module-host.ts";
+import { moduleHostSource } from "../../../../functions/build/module-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const word = "5f1d8c3a90b24e67";

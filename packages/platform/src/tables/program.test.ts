@@ -1,4 +1,4 @@
-import { tablesSource } from "../../../../functions/build-module-host.ts";
+import { tablesSource } from "../../../../functions/build/module-host.ts";
 import { expect, test } from "vitest";
 import { tablesProgram } from "../local/tables-program.ts";
 

@@ -7,13 +7,13 @@ import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build as bundle, type BuildOptions as BundlerOptions, type Metafile, type Plugin } from "esbuild";
-import { BuildRecord } from "./build-record.ts";
+import { BuildRecord } from "./record.ts";
 import { onlyDispatcher, onlyEnglish } from "./less-of-libraries.ts";
 import { oneStart } from "./one-start.ts";
 
-const directory = import.meta.dirname;
+const functions = join(import.meta.dirname, "..");
 /** What a bundle depends on beside its sources. */
-const scripts = ["build.ts", "less-of-libraries.ts", "one-start.ts"].map((name) => `${directory}/${name}`);
+const scripts = ["functions.ts", "less-of-libraries.ts", "one-start.ts"].map((name) => join(import.meta.dirname, name));
 const names = ["chat", "api", "ws", "worker", "tick", "migration"];
 /** The function whose start somebody waits for with every first chat. */
 const awaited = "chat";
@@ -24,7 +24,7 @@ const notOurs = "server";
 export interface BuildOptions {
   /** Default: `functions/dist`. */
   readonly out?: string;
-  /** Modules of this directory with another file in their place, for tests. */
+  /** Modules of `functions/` with another file in their place, for tests. */
   readonly replace?: Readonly<Record<string, string>>;
 }
 
@@ -89,7 +89,7 @@ const noWebSocket: Plugin = {
 };
 
 function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
-  const replaced = new Map(Object.entries(replace).map(([name, file]) => [`${directory}/${name}`, file]));
+  const replaced = new Map(Object.entries(replace).map(([name, file]) => [`${functions}/${name}`, file]));
   return {
     name: "replace-modules",
     setup(build) {
@@ -106,7 +106,7 @@ function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
  * last line is of what is loaded later.
  * @throws Error where a function has become too large
  */
-export async function buildFunctions({ out = `${directory}/dist`, replace = {} }: BuildOptions = {}): Promise<
+export async function buildFunctions({ out = `${functions}/dist`, replace = {} }: BuildOptions = {}): Promise<
   readonly Bundle[]
 > {
   await mkdir(out, { recursive: true });
@@ -152,7 +152,7 @@ async function bundleAll({ out, replace }: Required<BuildOptions>, record: Build
     logLevel: "warning",
   } as const satisfies BundlerOptions;
   const split = { ...common, splitting: true } as const;
-  const entryPoint = (name: string): { in: string; out: string } => ({ in: `${directory}/${name}.ts`, out: name });
+  const entryPoint = (name: string): { in: string; out: string } => ({ in: `${functions}/${name}.ts`, out: name });
   const shared = await bundle({ ...split, entryPoints: names.filter((name) => name !== awaited).map(entryPoint) });
   const chat = await bundle({
     ...split,
@@ -160,20 +160,20 @@ async function bundleAll({ out, replace }: Required<BuildOptions>, record: Build
     entryPoints: [entryPoint(awaited)],
   });
   // Alone in its image, so it is one file.
-  const alone = await bundle({ ...common, entryPoints: [{ in: `${directory}/plugin-box/handler.ts`, out: box }] });
+  const alone = await bundle({ ...common, entryPoints: [{ in: `${functions}/plugin-box/handler.ts`, out: box }] });
   const patterns = await bundle({
     ...common,
     format: "cjs",
     outExtension: { ".js": ".cjs" },
     banner: {},
     plugins: [],
-    entryPoints: [{ in: `${directory}/../packages/core/src/tools/${engine}.ts`, out: `chunks/${engine}` }],
+    entryPoints: [{ in: `${functions}/../packages/core/src/tools/${engine}.ts`, out: `chunks/${engine}` }],
   });
   const reader = await bundle({
     ...common,
     plugins: [],
     entryPoints: [
-      { in: `${directory}/../packages/platform/src/document-reader/program.ts`, out: `chunks/${documentReader}` },
+      { in: `${functions}/../packages/platform/src/document-reader/program.ts`, out: `chunks/${documentReader}` },
     ],
   });
   const late: readonly LateFile[] = [

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { BuildRecord } from "./build-record.ts";
+import { BuildRecord } from "./record.ts";
 
 let directory: string;
 let input: string;

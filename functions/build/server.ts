@@ -6,8 +6,8 @@ import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { bundleProgram } from "./bundle-program.ts";
 
-const directory = import.meta.dirname;
-const packages = join(directory, "../packages");
+const functions = join(import.meta.dirname, "..");
+const packages = join(functions, "../packages");
 
 export interface ServerBuild {
   /** Starts a server; default: `functions/local.ts`. */
@@ -21,7 +21,7 @@ export async function buildServer({ entry, out }: ServerBuild): Promise<string> 
   const program = await bundleProgram(
     {
       name: "server",
-      source: entry ?? join(directory, "local.ts"),
+      source: entry ?? join(functions, "local.ts"),
       helpers: {
         // Forked by it, to start plugins.
         "plugin-helper": join(packages, "platform/src/local/plugin-helper.ts"),
@@ -41,4 +41,4 @@ export async function buildServer({ entry, out }: ServerBuild): Promise<string> 
   return program;
 }
 
-if (import.meta.main) await buildServer({ out: join(directory, "dist/server") });
+if (import.meta.main) await buildServer({ out: join(functions, "dist/server") });

@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import { version } from "esbuild";
 import * as z from "zod";
 
-const root = resolve(import.meta.dirname, "..");
+const root = resolve(import.meta.dirname, "../..");
 
 /** These decide which files an import means. */
 const resolution = ["package-lock.json", "package.json", "tsconfig.json"].map((name) => join(root, name));

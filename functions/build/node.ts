@@ -5,11 +5,11 @@
 import { join } from "node:path";
 import { bundleProgram } from "./bundle-program.ts";
 
-const directory = import.meta.dirname;
+const functions = join(import.meta.dirname, "..");
 
 /** @param out directory that holds this build afterwards @returns where the program is */
 export async function buildNode(out: string): Promise<string> {
-  return bundleProgram({ name: "node", source: join(directory, "node.ts") }, out);
+  return bundleProgram({ name: "node", source: join(functions, "node.ts") }, out);
 }
 
-if (import.meta.main) await buildNode(join(directory, "dist/node"));
+if (import.meta.main) await buildNode(join(functions, "dist/node"));

@@ -5,7 +5,7 @@
 import { readdir, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { build, type BuildOptions } from "esbuild";
-import { BuildRecord } from "./build-record.ts";
+import { BuildRecord } from "./record.ts";
 import { onlyDispatcher, onlyEnglish } from "./less-of-libraries.ts";
 import { oneStart } from "./one-start.ts";
 

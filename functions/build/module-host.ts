@@ -4,9 +4,10 @@
  * VCP plugins), packages/platform/src/code-box (code of models) or packages/platform/src/tables (analysis of files).
  */
 import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { build } from "esbuild";
 
-const root = `${import.meta.dirname}/..`;
+const root = join(import.meta.dirname, "../..");
 
 interface KeptProgram {
   /** Directory of packages/platform/src. */
