@@ -5,8 +5,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
 import type { Log } from "@toolyard/core/ports/log";
+import { longestMessage } from "@toolyard/core/realtime/frames";
 import { WebSocket } from "ws";
-import { longestMessage } from "../realtime/intake.ts";
 import { AnsweredError, readEvent, type NodeEvent } from "./frames.ts";
 
 const firstPauseMs = 500;

@@ -1,10 +1,11 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { longestMessage } from "@toolyard/core/realtime/frames";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { verifies } from "../../test/support/verifies.ts";
 import { callContext } from "../../test/support/call-context.ts";
-import { allowanceOf, hearSocket, Intake, longestMessage } from "./intake.ts";
+import { allowanceOf, hearSocket, Intake } from "./intake.ts";
 
 const allowance = { perSecond: 20, atOnce: 128 };
 

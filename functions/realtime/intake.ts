@@ -3,10 +3,8 @@
  * which its own host feels as a network that is slow, so nothing is lost and nobody has to be told.
  */
 import { hasScope, type Caller } from "@toolyard/core/callers/caller";
+import { longestMessage } from "@toolyard/core/realtime/frames";
 import type { WebSocket } from "ws";
-
-/** As API Gateway has it. A longer message counts for as many as it fills. */
-export const longestMessage = 131_072;
 
 export interface Allowance {
   readonly perSecond: number;
@@ -34,7 +32,7 @@ export class Intake {
     this.#at = now;
   }
 
-  /** @returns milliseconds until more may be said */
+  /** A message longer than one may be counts for as many as it fills. @returns milliseconds until more may be said */
   take(bytes: number, now: number): number {
     const { perSecond, atOnce } = this.#allowance;
     const gained = (Math.max(0, now - this.#at) / 1_000) * perSecond;

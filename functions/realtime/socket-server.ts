@@ -12,6 +12,7 @@ import { isJsonObject, parseJson } from "@toolyard/core/json";
 import { longestFile } from "@toolyard/core/nodes/node";
 import { connectClient } from "@toolyard/core/realtime/connect";
 import type { Connection } from "@toolyard/core/realtime/connection";
+import { longestMessage } from "@toolyard/core/realtime/frames";
 import { defaultHubTiming, Hub, type Ending, type HubTiming } from "@toolyard/core/realtime/hub";
 import type { ReplayTiming } from "@toolyard/core/vcp/nodes/client-session";
 import { readVcpAddress, vcpPaths, type VcpAddress } from "@toolyard/core/vcp/nodes/client-types";
@@ -21,7 +22,7 @@ import { authenticatorOf } from "../http/authenticator.ts";
 import { describeThrown } from "../describe-thrown.ts";
 import { refuseOn } from "../http/refuse-on.ts";
 import { readHandshake, socketPath, subprotocol, type Handshake } from "./handshake.ts";
-import { allowanceOf, hearSocket, longestMessage } from "./intake.ts";
+import { allowanceOf, hearSocket } from "./intake.ts";
 import type { VcpConnection } from "./vcp-sockets.ts";
 import { closeCodes, closeSocket, createSocketPush } from "./socket-push.ts";
 

@@ -7,6 +7,9 @@ import type { RealtimeEvent } from "./connection.ts";
 
 export const longestFrame = 32_768;
 
+/** Bytes of what a client or node says in one message, and of what may be told them: API Gateway takes no more. */
+export const longestMessage = 131_072;
+
 /** @param names of the subscriptions because of which it is sent; none where it is addressed otherwise */
 export function toFrame({ body, callId }: RealtimeEvent, names: readonly string[]): string {
   const because = names.length === 0 ? "" : `,"subscriptions":${JSON.stringify(names)}`;

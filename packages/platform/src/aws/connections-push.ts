@@ -6,6 +6,7 @@
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { RemotePush } from "@toolyard/core/ports/push";
 import { lazily } from "@toolyard/core/once";
+import { longestMessage } from "@toolyard/core/realtime/frames";
 import { readAwsError, reasonOf, unavailable } from "./aws-error.ts";
 import { clientSettings, regionOfUrl, type AwsClientOptions } from "./client-options.ts";
 
@@ -13,9 +14,6 @@ export interface ConnectionsPushOptions {
   readonly url: string;
   readonly client?: Omit<AwsClientOptions, "endpoint">;
 }
-
-/** API Gateway cuts it into frames of 32 KB by itself. */
-const largestFrame = 128 * 1024;
 
 /**
  * A frame may arrive twice where an answer was lost.
@@ -30,10 +28,10 @@ export function createConnectionsPush({ url, client: given = {} }: ConnectionsPu
   return {
     async send(connectionId, frame) {
       const Data = Buffer.from(frame, "utf8");
-      if (Data.byteLength > largestFrame) {
+      if (Data.byteLength > longestMessage) {
         throw new GatewayError(
           "payload_too_large",
-          `A frame of ${Data.byteLength} bytes cannot be pushed; API Gateway takes ${largestFrame}. Send what is larger as a blob, and its name here.`,
+          `A frame of ${Data.byteLength} bytes cannot be pushed; API Gateway takes ${longestMessage}. Send what is larger as a blob, and its name here.`,
         );
       }
       try {
