@@ -1,5 +1,3 @@
-import { fork } from "node:child_process";
-import { once } from "node:events";
 import { chmod, mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -241,21 +239,6 @@ describe("a file that another process writes to", () => {
     other.close();
     await expect(database.batch([increment])).resolves.toMatchObject([{ rows: [{ n: 1 }] }]);
   });
-
-  test("takes the writes of several processes at once, each exactly once", async () => {
-    const writers = [1, 2, 3].map(() =>
-      fork(join(import.meta.dirname, "../test/write-process.ts"), [`file:${path}`, "150"]),
-    );
-    await Promise.all(writers.map((writer) => once(writer, "message")));
-    const ends = writers.map((writer) => once(writer, "exit"));
-    for (const writer of writers) writer.send("go");
-    const own = Array.from({ length: 25 }, () => database.batch([increment]));
-    await Promise.all(own);
-    expect(await Promise.all(ends)).toEqual(writers.map(() => [0, null]));
-    expect(await value("SELECT n FROM c")).toBe(3 * 150 + 25);
-    expect(await value("SELECT count(*) FROM t")).toBe(3 * 150);
-    await expect(database.batch([increment])).resolves.toHaveLength(1);
-  }, 20_000);
 });
 
 test("a disk that is full is called so, and what can be read is read", async () => {
