@@ -9,14 +9,13 @@ import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
 import type { StoredOutcome } from "../calls/call.ts";
-import { questionsOf } from "../calls/input-request.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
 import { toGatewayError, type GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
-import { ToolRun, type RoundCall } from "../tools/tool-run.ts";
+import { ToolRun } from "../tools/tool-run.ts";
 import { textForModel, type ToolOutcome } from "../tools/outcome.ts";
 import { refuseFailure, withWriteStarted } from "./chat-failures.ts";
 import { ChatTrace } from "./chat-trace.ts";
@@ -35,6 +34,7 @@ import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
 import type { AskedCall, TextDialect } from "./text-dialect.ts";
 import { toCallEvent, ToldCalls, type CallOwner, type OwnedCall } from "./told-calls.ts";
+import { ToolReport } from "./tool-report.ts";
 import type { AgentVoice } from "./voice.ts";
 
 /**
@@ -77,10 +77,8 @@ class ChatRun {
   /** Undefined where the answer will not be kept. */
   readonly #collector: ChatCollector | undefined;
   readonly #conversation: Conversation;
-  readonly #toolsCalled: string[] = [];
-  readonly #pending: PendingCall[] = [];
-  /** Of those that wait for input, by call. */
-  #questions: Map<string, string> | undefined;
+  /** Made for the first tool. */
+  #report: ToolReport | undefined;
   /** The model has been told that it asks for the same again and again. */
   #toldRepetition = false;
   #stoppedBy: ToolExecution["stopped_by"];
@@ -201,7 +199,7 @@ class ChatRun {
       yield* this.#finishForClient(turn, owned, results);
       return false;
     }
-    if (this.#pending.some(waitsForPerson)) {
+    if (this.#report?.waitsForPerson === true) {
       await this.#tools.recordedFirst();
       yield this.#told(this.#finishForApproval());
       return false;
@@ -424,9 +422,8 @@ class ChatRun {
     const outcomes: ToolOutcome[] = [];
     for (const [at, running] of started.entries()) {
       const outcome = await running.outcome;
-      const wasCalled = outcome.kind !== "rejected";
-      if (wasCalled && !this.#toolsCalled.includes(running.tool)) this.#toolsCalled.push(running.tool);
-      yield this.#told([this.#report(running, ids[at] ?? "", outcome)]);
+      this.#report ??= new ToolReport(this.#deps.publicUrl);
+      yield this.#told([this.#report.add(running.tool, ids[at] ?? "", outcome)]);
       outcomes.push(outcome);
       if (this.#chat.request.failOnToolError) refuseFailure(running.tool, outcome);
     }
@@ -460,7 +457,7 @@ class ChatRun {
       yield* this.#finishForClient(turn, owned, [...messages.slice(1), ...pictures]);
       return false;
     }
-    const isAsked = this.#pending.some(waitsForPerson);
+    const isAsked = this.#report?.waitsForPerson === true;
     if (isAsked || !goesOn) {
       await this.#tools.recordedFirst();
       yield this.#told(isAsked ? this.#finishForApproval() : this.#finish());
@@ -543,24 +540,6 @@ class ChatRun {
     return this.#finish();
   }
 
-  #report(running: RoundCall, toolCallId: string, outcome: ToolOutcome): ChatEvent {
-    const { tool } = running;
-    if (outcome.kind !== "pending") return { type: "tool-result", toolCallId, tool, outcome };
-    const { callId, reason, requests } = outcome;
-    const url = `${this.#deps.publicUrl}/v1/calls/${callId}`;
-    this.#pending.push({ call_id: callId, tool, reason, url });
-    if (reason === "async") return { type: "tool-pending", toolCallId, tool, callId };
-    if (requests !== undefined) (this.#questions ??= new Map<string, string>()).set(callId, questionsOf(requests));
-    return {
-      type: "approval-required",
-      toolCallId,
-      tool,
-      callId,
-      url,
-      ...(requests === undefined ? {} : { requests }),
-    };
-  }
-
   async *#finishForClient(turn: Turn, owned: readonly OwnedCall[], results: readonly JsonObject[]): Steps {
     const { offer, context } = this.#chat;
     const { before, late } = this.#conversation.added();
@@ -585,13 +564,7 @@ class ChatRun {
 
   /** Approval never holds an invocation: the turn ends with text that names call and link. */
   #finishForApproval(): readonly ChatEvent[] {
-    const lines = this.#pending.filter(waitsForPerson).map(({ tool, call_id: id, url }) => {
-      const question = this.#questions?.get(id);
-      return question === undefined
-        ? `'${tool}' waits for approval (call ${id}): ${url}`
-        : `'${tool}' asks for input (call ${id}): ${url}\n${question}`;
-    });
-    const text = `${this.#textBefore ? "\n\n" : ""}${lines.join("\n")}`;
+    const text = `${this.#textBefore ? "\n\n" : ""}${this.#report?.requests() ?? ""}`;
     this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
     this.#response = undefined;
     this.#tools.tellLater();
@@ -624,16 +597,7 @@ class ChatRun {
   }
 
   #toolExecution(): ToolExecution | undefined {
-    if (this.#toolsCalled.length === 0) return undefined;
-    const session = this.#chat.context.sessionId ?? "";
-    return {
-      executed: true,
-      tools_called: this.#toolsCalled,
-      session_id: session,
-      workspace_path: `/mcp_workspaces/${session}`,
-      ...(this.#pending.length === 0 ? {} : { pending: this.#pending }),
-      ...(this.#stoppedBy === undefined ? {} : { stopped_by: this.#stoppedBy }),
-    };
+    return this.#report?.execution(this.#chat.context.sessionId ?? "", this.#stoppedBy);
   }
 
   async #settle(): Promise<void> {
@@ -684,7 +648,7 @@ class ChatRun {
   #sessionToKeep(): Pick<SettleInput, "sessionId" | "beginsSession"> {
     const { request, context } = this.#chat;
     if (request.sessionId !== undefined) return { sessionId: request.sessionId };
-    const isOver = this.#pending.length === 0 && !this.#tools.hasAskedAgents;
+    const isOver = this.#report?.hasPending !== true && !this.#tools.hasAskedAgents;
     if (context.sessionId === undefined || isOver) return {};
     return { sessionId: context.sessionId, beginsSession: true };
   }
@@ -703,7 +667,9 @@ class ChatRun {
   /** A retry of a plain chat may ask the model again; one that ran tools, told of late results or has a key must not. */
   #isWorthKeeping(): boolean {
     return (
-      this.#chat.idempotencyKey !== undefined || this.#toolsCalled.length > 0 || this.#conversation.lateIds.length > 0
+      this.#chat.idempotencyKey !== undefined ||
+      this.#report?.hasCalled === true ||
+      this.#conversation.lateIds.length > 0
     );
   }
 }
@@ -732,10 +698,4 @@ function toToolMessage(id: string, outcome: ToolOutcome | undefined): JsonObject
 function reasonOf(turn: Turn): string {
   if (turn.calls.length > 0 && turn.finishReason !== "length") return "tool_calls";
   return turn.finishReason;
-}
-
-type PendingCall = NonNullable<ToolExecution["pending"]>[number];
-
-function waitsForPerson({ reason }: PendingCall): boolean {
-  return reason !== "async";
 }
