@@ -344,6 +344,20 @@ describe(`handing over ${verifies("AGENT-3")}`, () => {
     expect(JSON.stringify(sentMessages(2))).not.toContain("You are front");
   });
 
+  test("goes on in the dialect of who goes on", async () => {
+    await addAgent("front", { tool_protocol: "vcp", handoffs: ["clerk"] });
+    await addAgent("clerk", { tool_protocol: "vcp", tools: ["lookup"] });
+    const request = (tool: string, field: string): string =>
+      `<<<[TOOL_REQUEST]>>>\ntool_name:「始」${tool}「末」,\n${field}:「始」z「末」\n<<<[END_TOOL_REQUEST]>>>`;
+    bySpeaker({
+      front: [text(request("transfer_to_clerk", "reason"))],
+      clerk: [text(`One moment. ${request("lookup", "q")}`), text("It is 7.")],
+    });
+    const answer = await ask("front");
+    expect(backEnd.requests.map(({ target }) => target)).toEqual(["/lookup?q=z"]);
+    expect(answer.choices[0].message.content).toMatch(/One moment\.[^]*It is 7\.$/);
+  });
+
   test("to whom it may not, or who is not there, is an error for the model", async () => {
     await addAgent("front", { handoffs: ["away", "nobody"] });
     await addAgent("away", { enabled: false });

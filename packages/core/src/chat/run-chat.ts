@@ -17,6 +17,7 @@ import type { JsonObject, JsonValue } from "../json.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
 import { ToolRun } from "../tools/tool-run.ts";
 import { textForModel, type ToolOutcome } from "../tools/outcome.ts";
+import { Answer, type Turn } from "./answer.ts";
 import { refuseFailure, withWriteStarted } from "./chat-failures.ts";
 import { ChatTrace } from "./chat-trace.ts";
 import { ChatCollector } from "./collect.ts";
@@ -28,7 +29,7 @@ import { resultsOf } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./opened-chat.ts";
 import { countShown, isOfPictures, picturesMessage, type PicturedResult } from "./pictures.ts";
-import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
+import type { ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
@@ -55,12 +56,6 @@ export function runChat(
  */
 export type TakeChatEvents = (events: readonly ChatEvent[]) => Promise<void> | undefined;
 
-interface Turn {
-  readonly message: JsonObject;
-  readonly calls: readonly AssembledToolCall[];
-  readonly finishReason: string;
-}
-
 /** Steps besides the model's answer. */
 type Steps<Result = void> = AsyncGenerator<readonly ChatEvent[], Result, void>;
 
@@ -82,14 +77,9 @@ class ChatRun {
   /** The model has been told that it asks for the same again and again. */
   #toldRepetition = false;
   #stoppedBy: ToolExecution["stopped_by"];
-  #turns = new Map<number, Turn>();
-  #response: Extract<ProviderEvent, { type: "response" }> | undefined;
-  #round = 0;
+  readonly #answer: Answer;
   /** Made for the first of them. */
   #toldCalls: ToldCalls | undefined;
-  #textBefore = false;
-  /** The next text is set off from that of the turns before. */
-  #separate = false;
   #keptTurn: KeptTurn | undefined;
   #settled = false;
   #ended: CallFinish["state"] | undefined;
@@ -100,6 +90,7 @@ class ChatRun {
     this.#chat = chat;
     this.#take = take;
     this.#conversation = new Conversation(chat);
+    this.#answer = new Answer({ choices: chat.request.choices, dialect: chat.dialect, calls: () => this.#calls });
     this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
     const mayBeKept = chat.idempotencyKey !== undefined || chat.offer.runsTools || chat.late.ids.length > 0;
     this.#collector = mayBeKept ? new ChatCollector() : undefined;
@@ -134,7 +125,8 @@ class ChatRun {
   async *events(): Steps {
     try {
       for (let choice = this.#chat.request.toolChoice; ; choice = choiceAfter(this.#chat.request.toolChoice)) {
-        this.#round += 1;
+        this.#answer.startRound();
+        this.#toldCalls?.startRound();
         const metered = this.#meter.startRound(this.#promptTokens);
         const traced = this.#trace?.startRound(metered);
         const round = traced ?? metered;
@@ -168,7 +160,7 @@ class ChatRun {
 
   /** Undefined where the answer is complete as it is. */
   #turnWithCalls(): Turn | undefined {
-    const turn = this.#turns.get(0);
+    const { turn } = this.#answer;
     // What asks in text is whole by its marks, also where the reply was cut behind it.
     if (turn !== undefined && this.#chat.dialect?.asks === true) return turn;
     if (turn === undefined || turn.calls.length === 0 || turn.finishReason === "length") return undefined;
@@ -227,6 +219,7 @@ class ChatRun {
     const { from, to, reason, chat, messages } = next;
     yield this.#told([{ type: "handoff", from, to, reason }]);
     this.#chat = { ...this.#chat, ...chat };
+    this.#answer.goOnIn(chat.dialect);
     this.#conversation.goOnWith(messages);
     this.#guard.goOnWith(agent.limits);
     this.#tools.goOnAs(chat.context, agent.via);
@@ -284,9 +277,6 @@ class ChatRun {
     const { request, offer, routes, credential, original } = this.#chat;
     const { egress, clock, log, defaultProvider } = this.#deps;
     const take = this.#take;
-    this.#turns.clear();
-    this.#toldCalls?.startRound();
-    this.#separate = this.#textBefore;
     const body: JsonObject = {
       ...request.passthrough,
       messages: this.#conversation.messages,
@@ -300,7 +290,7 @@ class ChatRun {
       {
         routes,
         body,
-        ...(original === undefined || this.#round > 1 ? {} : { original }),
+        ...(original === undefined || this.#answer.round > 1 ? {} : { original }),
         stream: request.stream,
         signal: this.#stop.signal,
         toolsFor: offer.toolsFor,
@@ -327,78 +317,9 @@ class ChatRun {
     this.#chat.original?.letGo();
     for (const event of batch) {
       round.see(event);
-      this.#translateOne(event, events);
+      this.#answer.read(event, events);
     }
     return events;
-  }
-
-  #translateOne(event: ProviderEvent, events: ChatEvent[]): void {
-    switch (event.type) {
-      case "start":
-        // The answer is one message, whatever number of turns it took.
-        if (this.#round === 1) events.push(event);
-        return;
-      case "text-delta":
-        if (this.#chat.dialect !== undefined) {
-          this.#translateText(event, this.#chat.dialect, events);
-          return;
-        }
-        if (event.text !== "" && this.#separate) {
-          this.#separate = false;
-          events.push({ type: "text-delta", text: "\n\n", choice: event.choice });
-        }
-        if (event.text !== "") this.#textBefore = true;
-        events.push(this.#ownFrame(event));
-        return;
-      case "reasoning-delta":
-      case "refusal-delta":
-      case "other-delta":
-        events.push(this.#ownFrame(event));
-        return;
-      case "tool-call-delta":
-        events.push(this.#calls.delta(event));
-        return;
-      case "message":
-        this.#endReply(events);
-        this.#turns.set(event.choice, {
-          message: event.message,
-          calls: event.toolCalls,
-          finishReason: event.finishReason,
-        });
-        // Several answers to one question all belong to the client, and with them what they call.
-        if (this.#chat.request.choices > 1 && event.finishReason !== "length") {
-          for (const [at, call] of event.toolCalls.entries()) {
-            events.push(toCallEvent(this.#calls.own(call, event.choice, at)));
-          }
-        }
-        return;
-      case "usage":
-        return;
-      case "response":
-        this.#response = event;
-        return;
-      default:
-        event satisfies never;
-    }
-  }
-
-  #translateText(event: Extract<ChatEvent, { type: "text-delta" }>, dialect: TextDialect, events: ChatEvent[]): void {
-    if (event.text !== "") this.#textBefore = true;
-    const shown = dialect.read(event.text);
-    if (shown === undefined) events.push(this.#ownFrame(event));
-    else if (shown !== "") events.push({ type: "text-delta", text: shown, choice: event.choice });
-  }
-
-  #endReply(events: ChatEvent[]): void {
-    const rest = this.#chat.dialect?.endReply() ?? "";
-    if (rest !== "") events.push({ type: "text-delta", text: rest, choice: 0 });
-  }
-
-  /** Frames of later turns carry another id than the answer has; they are written anew. */
-  #ownFrame<E extends Extract<ChatEvent, { frame?: Uint8Array }>>(event: E): E {
-    if (this.#round === 1 || event.frame === undefined) return event;
-    const { frame: _frame, ...rest } = event;
-    return rest as E;
   }
 
   /** Is the turn, where it ends with calls of the client, to be continued with what is kept of it alone? */
@@ -478,7 +399,7 @@ class ChatRun {
 
   /** Undefined where the reply is the last that this chat may have, whatever it asks for. */
   async #admitAsked(dialect: TextDialect): Promise<readonly AskedCall[] | undefined> {
-    if (this.#round > dialect.mostRounds) {
+    if (this.#answer.round > dialect.mostRounds) {
       this.#stoppedBy = "rounds";
       return undefined;
     }
@@ -536,7 +457,7 @@ class ChatRun {
   }
 
   #finishAtLimit(turn: Turn): readonly ChatEvent[] {
-    this.#turns = new Map([[0, { ...turn, calls: [], finishReason: "length" }]]);
+    this.#answer.endAtLimit(turn);
     return this.#finish();
   }
 
@@ -564,9 +485,8 @@ class ChatRun {
 
   /** Approval never holds an invocation: the turn ends with text that names call and link. */
   #finishForApproval(): readonly ChatEvent[] {
-    const text = `${this.#textBefore ? "\n\n" : ""}${this.#report?.requests() ?? ""}`;
-    this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
-    this.#response = undefined;
+    const text = `${this.#answer.hasText ? "\n\n" : ""}${this.#report?.requests() ?? ""}`;
+    this.#answer.endWithOwnText();
     this.#tools.tellLater();
     this.#conversation.tellLateAgain();
     return [{ type: "text-delta", text, choice: 0 }, ...this.#finish()];
@@ -575,23 +495,16 @@ class ChatRun {
   #finish(): readonly ChatEvent[] {
     const { reported } = this.#meter;
     this.#ended = "completed";
-    const reasons = [...this.#turns]
-      .sort(([a], [b]) => a - b)
-      .map(([choice, turn]) => ({ choice, finishReason: reasonOf(turn) }));
+    const { body, bytes, reasons } = this.#answer;
+    const { sources } = this.#chat;
     const finish: ChatEvent = {
       type: "finish",
       reasons,
       toolExecution: this.#toolExecution(),
-      ...(this.#chat.sources.length === 0 ? {} : { sources: this.#chat.sources }),
+      ...(sources.length === 0 ? {} : { sources }),
       micros: this.#meter.totalMicros,
-      ...(this.#response === undefined ? {} : { body: this.#response.body }),
-      // What speaks another dialect may not be just what the back end wrote.
-      ...(this.#response?.bytes === undefined ||
-      this.#round > 1 ||
-      this.#chat.dialect !== undefined ||
-      this.#chat.sources.length > 0
-        ? {}
-        : { bytes: this.#response.bytes }),
+      ...(body === undefined ? {} : { body }),
+      ...(bytes === undefined || sources.length > 0 ? {} : { bytes }),
     };
     return reported === undefined ? [finish] : [{ type: "usage", ...reported }, finish];
   }
@@ -693,9 +606,4 @@ function createMeter(
 
 function toToolMessage(id: string, outcome: ToolOutcome | undefined): JsonObject {
   return { role: "tool", tool_call_id: id, content: outcome === undefined ? "" : textForModel(outcome) };
-}
-
-function reasonOf(turn: Turn): string {
-  if (turn.calls.length > 0 && turn.finishReason !== "length") return "tool_calls";
-  return turn.finishReason;
 }
