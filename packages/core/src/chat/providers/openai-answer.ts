@@ -183,6 +183,8 @@ interface Delta {
   toolCalls: JsonValue | undefined;
   functionCall: JsonValue | undefined;
   other: JsonObject | undefined;
+  /** Content came as parts, which clients do not know: it is written anew as text. */
+  hasParts: boolean;
 }
 
 class ChoiceReader {
@@ -294,6 +296,7 @@ class ChoiceReader {
       toolCalls: undefined,
       functionCall: undefined,
       other: undefined,
+      hasParts: false,
     };
     for (const key in source) {
       const value = source[key];
@@ -334,16 +337,18 @@ class ChoiceReader {
     delta.reasoningField = field;
   }
 
+  /** Thoughts among them are told as reasoning; whatever is no text goes back to the back end as it came. */
   #readParts(content: JsonValue, delta: Delta): string {
     if (!Array.isArray(content)) return "";
+    delta.hasParts = true;
     let text = "";
-    const others: JsonValue[] = [];
     for (const part of content) {
-      if (isJsonObject(part) && part["type"] === "text" && typeof part["text"] === "string") text += part["text"];
-      else others.push(part);
+      const said = textOfPart(part);
+      if (said === undefined) {
+        this.#parts.push(part);
+        delta.reasoning += thoughtOfPart(part);
+      } else text += said;
     }
-    for (const part of others) this.#parts.push(part);
-    if (others.length > 0) (delta.other ??= {})["content"] = others;
     return text;
   }
 
@@ -382,8 +387,7 @@ class ChoiceReader {
     frame: Uint8Array | undefined,
     events: ProviderEvent[],
   ): void {
-    const { content: _parts, ...fields } = delta;
-    if (this.#message === undefined) mergeDelta(this.#other, fields);
+    if (this.#message === undefined) mergeDelta(this.#other, delta);
     events.push({
       type: "other-delta",
       delta,
@@ -426,9 +430,20 @@ function withToolCalls(message: JsonObject, toolCalls: readonly JsonObject[]): J
   return legacy === null ? { role: "assistant", ...rest, function_call: null } : { role: "assistant", ...rest };
 }
 
+function textOfPart(part: JsonValue): string | undefined {
+  return isJsonObject(part) && part["type"] === "text" && typeof part["text"] === "string" ? part["text"] : undefined;
+}
+
+/** Mistral's reasoning models think in parts that hold parts of text. */
+function thoughtOfPart(part: JsonValue): string {
+  const thought = isJsonObject(part) && part["type"] === "thinking" ? part["thinking"] : undefined;
+  if (typeof thought === "string") return thought;
+  return Array.isArray(thought) ? thought.map((piece) => textOfPart(piece) ?? "").join("") : "";
+}
+
 /** One piece and nothing beside it. */
 function isSingle(delta: Delta, logprobs: JsonObject | undefined): boolean {
-  if (delta.toolCalls !== undefined || delta.functionCall !== undefined) return false;
+  if (delta.toolCalls !== undefined || delta.functionCall !== undefined || delta.hasParts) return false;
   const hasOther = delta.other !== undefined || logprobs !== undefined;
   return (
     Number(delta.text !== "") + Number(delta.reasoning !== "") + Number(delta.refusal !== "") + Number(hasOther) === 1

@@ -516,20 +516,41 @@ describe(`streamed answers ${verifies("CHAT-2", "CHAT-6")}`, () => {
     expect(only(events, "other-delta")).toEqual([{ type: "other-delta", delta: {}, choice: 0, logprobs }]);
   });
 
-  test("read content that comes as parts", async () => {
+  test("read content that comes as parts, and tell it as clients know it", async () => {
+    const thought = (text: string): JsonObject => ({ type: "thinking", thinking: [{ type: "text", text }] });
     const events = await play({
       writes: [
-        chunk({ content: [{ type: "thinking", thinking: [{ type: "text", text: "hm" }] }] }),
-        chunk({ content: [{ type: "text", text: "He" }] }),
+        chunk({ content: [thought("hm")] }),
+        chunk({ content: [{ type: "thinking", thinking: ", so" }] }),
+        chunk({
+          content: [
+            { type: "text", text: "He" },
+            { type: "reference", reference_ids: [1] },
+          ],
+        }),
         chunk({ content: "llo" }, "stop"),
         done,
       ],
     });
     expect(textOf(events)).toBe("Hello");
-    expect(only(events, "message")[0]?.message["content"]).toEqual([
-      { type: "thinking", thinking: [{ type: "text", text: "hm" }] },
-      { type: "text", text: "Hello" },
+    expect(only(events, "reasoning-delta")).toEqual([
+      { type: "reasoning-delta", text: "hm", field: "reasoning_content", choice: 0 },
+      { type: "reasoning-delta", text: ", so", field: "reasoning_content", choice: 0 },
     ]);
+    expect(only(events, "text-delta")).toEqual([
+      { type: "text-delta", text: "He", choice: 0 },
+      { type: "text-delta", text: "llo", choice: 0 },
+    ]);
+    expect(only(events, "other-delta")).toEqual([]);
+    expect(only(events, "message")[0]?.message).toEqual({
+      role: "assistant",
+      content: [
+        thought("hm"),
+        { type: "thinking", thinking: ", so" },
+        { type: "reference", reference_ids: [1] },
+        { type: "text", text: "Hello" },
+      ],
+    });
   });
 
   test("give bytes only where nothing has to be written anew", async () => {
