@@ -686,6 +686,10 @@ describe(`tools that fail ${verifies("CHAT-7", "CHAT-18")}`, () => {
       .map((message) => JSON.parse(message.content).error);
     expect(told.map((error) => error.code)).toEqual(["invalid_arguments", "invalid_arguments"]);
     expect(told[0].details.errors[0].pointer).toBe("/q");
+    expect(sentMessages(1)[1].tool_calls.map((call: Json) => JSON.parse(call.function.arguments))).toEqual([
+      { q: 7, r: 1 },
+      { invalid_arguments: '{"q":"x' },
+    ]);
     expect(backEnd.requests).toHaveLength(0);
     expect((await toolCalls(tenant.client)).map((call) => call.state)).toEqual(["rejected", "rejected"]);
   });

@@ -400,6 +400,17 @@ describe(`tool calls out of deltas ${verifies("CHAT-3")}`, () => {
     ]);
   });
 
+  test.each(['{"q": "x', "[1]", "7", '"q"', "{'q': 1}", '{"q":1} and more'])(
+    "arguments that are no JSON object go back inside of one: %s",
+    (text) => {
+      const { turn } = assemble([{ index: 0, id: "a", function: { name: "f", arguments: text } }]);
+      expect(turn.calls).toMatchObject([{ arguments: text }]);
+      expect(turn.wire).toEqual([
+        { id: "a", type: "function", function: { name: "f", arguments: JSON.stringify({ invalid_arguments: text }) } },
+      ]);
+    },
+  );
+
   test("sends unknown fields of a call on once, with the piece that has them", () => {
     const extra_content = { google: { thought_signature: "sig==" } };
     const { deltas } = assemble(

@@ -8,7 +8,7 @@
  * appearance, `id` and `name` once, the argument pieces of a call joined being exactly its arguments.
  */
 import { randomBytes } from "node:crypto";
-import { canonicalText, isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { canonicalText, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import { ArgumentsText } from "./arguments-text.ts";
 import { mergeDelta } from "./merge-delta.ts";
 import type { AssembledToolCall } from "./provider.ts";
@@ -45,7 +45,7 @@ export interface AssembledTurn {
   readonly deltas: readonly ToolCallDelta[];
   /** In the order of their `index`. */
   readonly calls: readonly AssembledToolCall[];
-  /** The same calls as `tool_calls` of an assistant message, unknown fields included. */
+  /** The same calls as `tool_calls` of an assistant message that goes back to the back end, unknown fields included. */
   readonly wire: readonly JsonObject[];
 }
 
@@ -396,5 +396,10 @@ function toCall(slot: Slot, id: string, name: string): AssembledToolCall {
 function toWire(slot: Slot, { id, name, arguments: text }: AssembledToolCall): JsonObject {
   const type = slot.type ?? "function";
   if (slot.isCustom) return { id, type, custom: { ...slot.bodyExtra, name, input: text }, ...slot.extra };
-  return { id, type, function: { ...slot.bodyExtra, name, arguments: text }, ...slot.extra };
+  return { id, type, function: { ...slot.bodyExtra, name, arguments: toObjectText(text) }, ...slot.extra };
+}
+
+/** Most servers refuse a conversation where arguments are no JSON object; their model would never hear what was wrong. */
+function toObjectText(text: string): string {
+  return isJsonObject(parseJson(text)) ? text : JSON.stringify({ invalid_arguments: text });
 }
