@@ -74,8 +74,9 @@ export class ChatCollector {
 
   /** The answer so far, in the form of a whole one. */
   body(): JsonObject {
-    // Usage is summed over the rounds; what could not be read as one is none.
-    const { usage: _unread, ...answered } = this.#response ?? {};
+    // Usage is summed over the rounds; what could not be read as one is none. Both stand where an answer that is given again has them.
+    const { usage: _unread, tool_execution: said, ...answered } = this.#response ?? {};
+    const execution = (this.#toolExecution as unknown as JsonObject | undefined) ?? said;
     const choices = [...this.#choices]
       .sort(([a], [b]) => a - b)
       .map(([index, choice]) => this.#toChoice(index, choice));
@@ -88,7 +89,7 @@ export class ChatCollector {
       choices,
       ...(this.#usage === undefined ? {} : { usage: this.#usage }),
       ...(this.#start?.systemFingerprint === undefined ? {} : { system_fingerprint: this.#start.systemFingerprint }),
-      ...(this.#toolExecution === undefined ? {} : { tool_execution: this.#toolExecution as unknown as JsonObject }),
+      ...(execution === undefined ? {} : { tool_execution: execution }),
       ...(this.#sources === undefined ? {} : { toolyard: { sources: this.#sources.map((source) => ({ ...source })) } }),
     };
   }
