@@ -100,6 +100,16 @@ describe(`the chat request ${verifies("CHAT-1", "CHAT-20")}`, () => {
     ["a stream flag that is text", { messages: [user], stream: "yes" }, "stream"],
     ["n of zero", { messages: [user], n: 0 }, "n"],
     ["an unknown tool choice", { messages: [user], tool_choice: "always" }, "tool_choice"],
+    [
+      "a chosen function without its name",
+      { messages: [user], tool_choice: { type: "function" } },
+      "tool_choice.function",
+    ],
+    [
+      "a choice in the form of another API",
+      { messages: [user], tool_choice: { type: "custom", name: "sql" } },
+      "tool_choice.custom",
+    ],
     ["functions of the form before tools", { messages: [user], functions: [{ name: "f" }] }, "functions"],
     ["a choice among such functions", { messages: [user], function_call: { name: "f" } }, "function_call"],
   ])("refuses %s and names the field", (_name, body, param) => {

@@ -160,7 +160,7 @@ export function parseChatRequest(body: unknown): ChatRequest {
   const tools = (given["tools"] ?? []) as JsonObject[];
   const messages = (given["messages"] as JsonObject[]).map(withoutEmptyFields);
   const clientToolNames = checkToolNames(tools);
-  checkAllowedTools(given["tool_choice"]);
+  checkToolChoice(given["tool_choice"]);
   checkConversation(messages);
   return {
     model: request.model,
@@ -294,10 +294,20 @@ function checkToolNames(tools: readonly JsonObject[]): ReadonlySet<string> {
   return names;
 }
 
-/** Without its list it would allow all, whatever the client has meant. */
-function checkAllowedTools(choice: JsonValue | undefined): void {
-  if (!isJsonObject(choice) || choice["type"] !== "allowed_tools" || isJsonObject(choice["allowed_tools"])) return;
-  throw invalid('\'tool_choice.allowed_tools\' is required: {"mode": …, "tools": […]}.', "tool_choice.allowed_tools");
+/** What a choice of such a type has to say, in the field that is called as the type. */
+const saidByChoice: ReadonlyMap<JsonValue | undefined, string> = new Map([
+  ["function", '{"name": …}'],
+  ["custom", '{"name": …}'],
+  ["allowed_tools", '{"mode": …, "tools": […]}'],
+]);
+
+/** One that does not say which tools it means would be taken for none, and allow all. */
+function checkToolChoice(choice: JsonValue | undefined): void {
+  if (!isJsonObject(choice)) return;
+  const { type } = choice;
+  const said = saidByChoice.get(type);
+  if (typeof type !== "string" || said === undefined || isJsonObject(choice[type])) return;
+  throw invalid(`'tool_choice.${type}' is required: {"type": "${type}", "${type}": ${said}}.`, `tool_choice.${type}`);
 }
 
 /** Every call is answered by one tool message before the conversation goes on. */
