@@ -931,9 +931,12 @@ describe(`permission ${verifies("CHAT-11", "BLIND-9")}`, () => {
       description: "Now it does something else.",
     });
     await tenant.client.post(`/v1/calls/${asked.id}/approve`);
-    await expect
-      .poll(async () => (await tenant.client.get(`/v1/calls/${asked.id}`)).state, { timeout: 10_000 })
-      .toBe("failed");
+    const call = (): Promise<Json> => tenant.client.get(`/v1/calls/${asked.id}`);
+    await expect.poll(async () => (await call()).state, { timeout: 10_000 }).toBe("failed");
+    expect((await call()).error).toMatchObject({
+      code: "conflict",
+      message: "The definition of 'wire_money' was changed since this call was asked for; ask again.",
+    });
     expect(backEnd.requests).toHaveLength(0);
   });
 });

@@ -31,7 +31,7 @@ const reasonTexts: Readonly<Record<string, string>> = {
   invalid_url: "it is not a valid URL",
   redirect_invalid: "it redirects to what is not a valid URL",
   scheme_forbidden: "only http and https are allowed",
-  userinfo_forbidden: "user name and password may not stand in a URL; use auth_config",
+  userinfo_forbidden: "user name and password may not stand in a URL; they belong into a credential",
   port_forbidden: "this port is not allowed",
   metadata: "it belongs to a metadata service, which is never reached",
   link_local: "it is a link-local address, which is never reached",

@@ -372,7 +372,7 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     expect(messages.toSorted()).toEqual([
       "The URL of 'weather' may not be reached: it is not a valid URL.",
       "The URL of 'weather' may not be reached: only http and https are allowed.",
-      "The URL of 'weather' may not be reached: user name and password may not stand in a URL; use auth_config.",
+      "The URL of 'weather' may not be reached: user name and password may not stand in a URL; they belong into a credential.",
       expect.stringMatching(/^The host of 'weather' may not be reached: it is or resolves to a private address;/),
       expect.stringMatching(/^The host of 'weather' may not be reached: it is or resolves to a private address;/),
       "The host of 'weather' refused the connection.",

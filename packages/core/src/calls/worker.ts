@@ -261,7 +261,11 @@ async function runIn(
       return { state: "failed", error: errorForRecord(context, error) };
     }
     if (call.approval !== null && preparation.call.tool.hash !== call.toolHash) {
-      return ended("failed", "conflict", `The definition of '${call.tool}' was changed after the approval; ask again.`);
+      return ended(
+        "failed",
+        "conflict",
+        `The definition of '${call.tool}' was changed since this call was asked for; ask again.`,
+      );
     }
     const { adapter, tool, uri, arguments: args } = preparation.call;
     if (tool.service === workspaceService && input.sessionId !== context.sessionId) {

@@ -86,6 +86,8 @@ describe(`routes to model back ends ${verifies("CHAT-1", "CHAT-16")}`, () => {
     }
     const off = refusal(() => resolveRoute(config([{ ...first, enabled: false }]), "fast"));
     expect(off.message).toContain("All providers are disabled");
+    const unnamed = refusal(() => resolveRoute(config([{ ...first, enabled: false }]), undefined));
+    expect(unnamed.message).toBe("'model' is required. All providers are disabled; enable one.");
   });
 
   test("lead to the operator's back end only for tenants that have none", () => {

@@ -76,11 +76,8 @@ function findRoutes(
   const providers = providersOf(config, defaultProvider);
   const wanted = model ?? config.settings.default_model ?? firstModel(providers);
   if (wanted === undefined) {
-    throw new GatewayError(
-      "invalid_request",
-      "'model' is required: no provider lists its models and the setting default_model is not set.",
-      { param: "model" },
-    );
+    const why = isAllOff(config) ? allOff : "No provider lists its models, and the setting default_model is not set.";
+    throw new GatewayError("invalid_request", `'model' is required. ${why}`, { param: "model" });
   }
   const routes = providers.flatMap((provider) => {
     const backEndModel = modelAt(provider, wanted);
@@ -214,8 +211,13 @@ function notFoundMessage(config: TenantConfig, wanted: string, isDefault: boolea
     const shown = known.slice(0, 20).join(", ");
     return `${what} Available: ${shown}${known.length > 20 ? ` and ${known.length - 20} more, see GET /v1/models` : ""}.`;
   }
-  const isOff = config.providers.every((provider) => !provider.enabled);
-  return `${what} ${isOff ? "All providers are disabled; enable one." : "No provider lists any model; add 'models' or set passthrough_models."}`;
+  return `${what} ${isAllOff(config) ? allOff : "No provider lists any model; add 'models' or set passthrough_models."}`;
+}
+
+const allOff = "All providers are disabled; enable one.";
+
+function isAllOff({ providers }: TenantConfig): boolean {
+  return providers.every((provider) => !provider.enabled);
 }
 
 // Asking them.
