@@ -190,10 +190,14 @@ describe(`a gRPC service ${verifies("SVC-1")}`, () => {
     expect(asked).toBe(3);
   });
 
-  test.each(["v1", "v1alpha"] as const)(
-    "describes itself by reflection %s where nothing is uploaded",
-    async (reflection) => {
-      const peer = await grpcPeer({ reflection, health: "serving" });
+  test.each([
+    ["v1", "protoc"],
+    ["v1alpha", "protoc"],
+    ["v1", "protobufjs"],
+  ] as const)(
+    "describes itself by reflection %s where nothing is uploaded, with descriptors that %s has made",
+    async (reflection, describedBy) => {
+      const peer = await grpcPeer({ reflection, describedBy, health: "serving" });
       peer.answer = ({ request }) => ({ message: request });
       const { client, id } = await serviceOf({ protocol: "grpc", endpoints: at(peer.port) });
       expect(

@@ -15,7 +15,12 @@ import {
   type FileRegistry,
   type JsonValue,
 } from "@bufbuild/protobuf";
-import { FileDescriptorProtoSchema, FileDescriptorSetSchema, type FileDescriptorSet } from "@bufbuild/protobuf/wkt";
+import {
+  FileDescriptorProtoSchema,
+  FileDescriptorSetSchema,
+  type FileDescriptorProto,
+  type FileDescriptorSet,
+} from "@bufbuild/protobuf/wkt";
 import {
   Server,
   ServerCredentials,
@@ -36,6 +41,8 @@ const setOf = (name: string): FileDescriptorSet =>
 export const loyaltyDescriptors: string = readFileSync(join(fixtures, "loyalty.binpb")).toString("base64");
 
 const loyaltySet = setOf("loyalty.binpb");
+/** What servers on Node tell of loyalty.proto by `@grpc/reflection`: made by `@grpc/proto-loader` 0.8.1. */
+const loyaltyOfProtobufjs: Uint8Array = readFileSync(join(fixtures, "loyalty-of-protobufjs.binpb"));
 
 /** The same set with one more file, so that each name makes another set. */
 export function descriptorSetNamed(name: string): Uint8Array<ArrayBuffer> {
@@ -80,6 +87,8 @@ export interface GrpcPeerOptions {
   readonly tls?: { readonly cert: string; readonly key: string; readonly ca?: string };
   /** Absent: none. */
   readonly reflection?: "v1" | "v1alpha";
+  /** Who has made what reflection tells. */
+  readonly describedBy?: "protoc" | "protobufjs";
   /** Absent: no health service. */
   readonly health?: "serving" | "not_serving";
 }
@@ -89,7 +98,7 @@ export async function startGrpcPeer(options: GrpcPeerOptions = {}): Promise<Grpc
   const server = new Server({ "grpc.max_send_message_length": -1 });
   const told: GrpcPeer["answer"] = (asked) => current.answer(asked);
   for (const name of ["Customers", "Echo"]) addService(server, `loyalty.v1.${name}`, { asked: peer.asked, told });
-  if (options.reflection !== undefined) addReflection(server, options.reflection);
+  if (options.reflection !== undefined) addReflection(server, options.reflection, options.describedBy);
   if (options.health !== undefined) addHealth(server, options.health === "serving" ? 1 : 2);
   const port = await listen(server, options.tls);
   const current: GrpcPeer = {
@@ -201,16 +210,18 @@ function cut(call: Unary | Streaming): void {
 const symbolsOf = (registry: FileRegistry, symbol: string): string | undefined =>
   (registry.getService(symbol) ?? registry.getMessage(symbol) ?? registry.getEnum(symbol))?.file.proto.name;
 
-function addReflection(server: Server, version: "v1" | "v1alpha"): void {
+function addReflection(server: Server, version: "v1" | "v1alpha", describedBy: GrpcPeerOptions["describedBy"]): void {
   const request = reflection.getMessage("grpc.reflection.v1.ServerReflectionRequest");
   const response = reflection.getMessage("grpc.reflection.v1.ServerReflectionResponse");
   if (request === undefined || response === undefined) throw new Error("no reflection");
-  const fileNamed = (name: string | undefined): string[] =>
-    loyaltySet.file
-      .filter((file) => file.name === name)
-      .map((file) =>
-        Buffer.from(toBinary(FileDescriptorProtoSchema, create(FileDescriptorProtoSchema, file))).toString("base64"),
-      );
+  const toBase64 = (file: FileDescriptorProto): string =>
+    Buffer.from(toBinary(FileDescriptorProtoSchema, create(FileDescriptorProtoSchema, file))).toString("base64");
+  const fileNamed = (name: string | undefined): string[] => {
+    const files = loyaltySet.file.filter((file) => file.name === name);
+    if (describedBy !== "protobufjs" || files.length === 0) return files.map(toBase64);
+    // All that the file needs at once, since the files themselves do not say it.
+    return fromBinary(FileDescriptorSetSchema, loyaltyOfProtobufjs).file.map(toBase64);
+  };
   const answer = (asked: JsonValue): JsonValue => {
     const { listServices, fileByFilename, fileContainingSymbol } = asked as Record<string, string | undefined>;
     if (listServices !== undefined) {

@@ -1,7 +1,7 @@
 /** Messages as JSON and as bytes: what goes in comes out, and what does not fit is refused by name (SVC-1). */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, type DescriptorProto } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -11,11 +11,12 @@ import type { JsonObject } from "../json.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { deliveryOf } from "../errors/delivery.ts";
 import { createCodec, type TypedMethod } from "./codec.ts";
-import { missingImports, readDescriptorSet } from "./descriptors.ts";
+import { missingImports, readDescriptorSet, readFiles, type Descriptors } from "./descriptors.ts";
 import { toParameters } from "./parameters.ts";
 import { textField } from "./wire.ts";
 
-const set = readFileSync(join(import.meta.dirname, "../../../../test/fixtures/grpc/loyalty.binpb"));
+const fixtures = join(import.meta.dirname, "../../../../test/fixtures/grpc");
+const set = readFileSync(join(fixtures, "loyalty.binpb"));
 const descriptors = readDescriptorSet(set);
 const everything = { input: "loyalty.v1.Everything", output: "loyalty.v1.Everything" };
 const codec = createCodec(descriptors, { emitDefaults: false });
@@ -286,5 +287,41 @@ describe(`descriptors ${verifies("SVC-1")}`, () => {
         expect(["read", "RangeError", "TypeError"]).toContain(outcomeOf(() => readDescriptorSet(broken)));
       }),
     );
+  });
+});
+
+describe("descriptors that a library makes of .proto files while it runs", () => {
+  const made = readDescriptorSet(readFileSync(join(fixtures, "loyalty-of-protobufjs.binpb")));
+
+  test(`name their types from the inside out, and no files that they need ${verifies("SVC-1")}`, () => {
+    expect(made.methods.get("loyalty.v1.Customers/SetPoints")).toMatchObject({
+      input: "loyalty.v1.SetPointsRequest",
+      output: "google.protobuf.Empty",
+    });
+    const namesOf = (of: Descriptors): readonly string[] =>
+      Object.keys(toParameters(of, "loyalty.v1.Everything")["properties"] ?? {});
+    expect(namesOf(made)).toEqual(namesOf(descriptors));
+    const madeCodec = createCodec(made, { emitDefaults: false });
+    const value: JsonObject = {
+      level: "GOLD",
+      counts: { a: "1" },
+      at: "2026-11-27T08:00:00Z",
+      free: { list: [null, 1, "a"] },
+      maybe: "",
+      mask: "aB,c",
+      inner: { words: ["x"], packed: { "@type": "type.googleapis.com/shop.Money", currency: "EUR" } },
+    };
+    const bytes = madeCodec.encode(everything, value);
+    expect(Buffer.from(bytes)).toEqual(Buffer.from(codec.encode(everything, value)));
+    expect(JSON.parse(madeCodec.decode(everything, bytes))).toEqual(value);
+  });
+
+  test("are refused where the search for their types would have no end", () => {
+    const file = create(FileDescriptorProtoSchema, {
+      name: "a.proto",
+      package: `a${".a".repeat(100_000)}`,
+      messageType: [{ name: "M", field: [{ name: "f", typeName: "T" }] }],
+    });
+    expect(() => readFiles([toBinary(FileDescriptorProtoSchema, file)])).toThrow("take too long to find");
   });
 });

@@ -3,6 +3,7 @@
  * parameters, without loading the library that encodes and decodes. Comments become descriptions where the
  * set was made with them (`protoc --include_imports --include_source_info --descriptor_set_out=…`).
  */
+import { outerOf, TypeNames } from "./type-names.ts";
 import { bytesOf, readFields, toText } from "./wire.ts";
 
 export interface FieldDescriptor {
@@ -57,6 +58,8 @@ interface Collected {
   readonly messages: Map<string, MessageDescriptor>;
   readonly enums: Map<string, readonly string[]>;
   readonly methods: Map<string, MethodDescriptor>;
+  /** Give types their whole names, once all types are known. */
+  readonly toName: ((types: TypeNames) => void)[];
   /** Places that are left. */
   left: number;
 }
@@ -74,7 +77,13 @@ export function readDescriptorSet(set: Uint8Array): Descriptors {
 
 /** @param files serialised FileDescriptorProtos; those of one name count once */
 export function readFiles(files: readonly Uint8Array[]): Descriptors {
-  const collected: Collected = { messages: new Map(), enums: new Map(), methods: new Map(), left: mostParts };
+  const collected: Collected = {
+    messages: new Map(),
+    enums: new Map(),
+    methods: new Map(),
+    toName: [],
+    left: mostParts,
+  };
   const byName = new Map<string, FileDescriptor>();
   for (const bytes of files) {
     const name = text(bytes, 1);
@@ -82,7 +91,9 @@ export function readFiles(files: readonly Uint8Array[]): Descriptors {
     byName.set(name, { name, imports: counted(all(bytes, 3), collected).map(toText), bytes });
     readFile(bytes, collected);
   }
-  const { messages, enums, methods } = collected;
+  const { messages, enums, methods, toName } = collected;
+  const types = new TypeNames((name) => messages.has(name) || enums.has(name));
+  for (const name of toName) name(types);
   return { files: [...byName.values()], messages, enums, methods };
 }
 
@@ -119,7 +130,7 @@ function readMessage(bytes: Uint8Array, { scope, path, comments }: Place, collec
   collected.messages.set(fullName, {
     fullName,
     fields: counted(all(bytes, 2), collected).map((field, index) =>
-      readField(field, comments.get(`${path}.2.${index}`) ?? ""),
+      readField(field, { fullName, comment: comments.get(`${path}.2.${index}`) ?? "" }, collected),
     ),
     isMapEntry: options !== undefined && number(options.bytes, 7) === 1,
   });
@@ -129,20 +140,31 @@ function readMessage(bytes: Uint8Array, { scope, path, comments }: Place, collec
   for (const type of counted(all(bytes, 4), collected)) readEnum(type, `${fullName}.`, collected);
 }
 
-function readField(bytes: Uint8Array, comment: string): FieldDescriptor {
+function readField(
+  bytes: Uint8Array,
+  { fullName, comment }: { readonly fullName: string; readonly comment: string },
+  { toName }: Collected,
+): FieldDescriptor {
   const label = number(bytes, 4);
   const name = text(bytes, 1);
   const jsonName = text(bytes, 10);
-  return {
+  const typeName = text(bytes, 6);
+  const field = {
     name,
     jsonName: jsonName === "" ? toJsonName(name) : jsonName,
     number: number(bytes, 3),
     type: number(bytes, 5),
-    typeName: withoutDot(text(bytes, 6)),
+    typeName: withoutDot(typeName),
     isRepeated: label === 3,
     isRequired: label === 2,
     comment,
   };
+  if (isPartial(typeName)) {
+    toName.push((types) => {
+      field.typeName = types.whole(typeName, fullName);
+    });
+  }
+  return field;
 }
 
 function readEnum(bytes: Uint8Array, scope: string, collected: Collected): void {
@@ -155,23 +177,31 @@ function readEnum(bytes: Uint8Array, scope: string, collected: Collected): void 
 const idempotencies = ["unknown", "no_side_effects", "idempotent"] as const;
 
 function readService(bytes: Uint8Array, { scope, path, comments }: Place, collected: Collected): void {
-  const { methods } = collected;
+  const { methods, toName } = collected;
   const service = scope + text(bytes, 1);
   for (const [index, method] of counted(all(bytes, 2), collected).entries()) {
     const name = text(method, 1);
     const [options] = readFields(method, 4);
     const level = options === undefined ? 0 : number(options.bytes, 34);
-    methods.set(`${service}/${name}`, {
+    const [input, output] = [text(method, 2), text(method, 3)];
+    const read = {
       path: `${service}/${name}`,
       service,
       name,
-      input: withoutDot(text(method, 2)),
-      output: withoutDot(text(method, 3)),
+      input: withoutDot(input),
+      output: withoutDot(output),
       isClientStreaming: number(method, 5) === 1,
       isServerStreaming: number(method, 6) === 1,
       idempotency: idempotencies[level] ?? "unknown",
       comment: comments.get(`${path}.2.${index}`) ?? "",
-    });
+    };
+    methods.set(read.path, read);
+    if (isPartial(input) || isPartial(output)) {
+      toName.push((types) => {
+        read.input = types.whole(input, outerOf(service));
+        read.output = types.whole(output, outerOf(service));
+      });
+    }
   }
 }
 
@@ -222,6 +252,11 @@ function number(bytes: Uint8Array, wanted: number): number {
   let last = 0;
   for (const { value } of readFields(bytes, wanted)) last = value;
   return last;
+}
+
+/** Scalars have none. */
+function isPartial(typeName: string): boolean {
+  return typeName !== "" && !typeName.startsWith(".");
 }
 
 function withoutDot(name: string): string {
