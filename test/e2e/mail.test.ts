@@ -236,6 +236,16 @@ describe(`mail:// fails ${verifies("MAIL-5", "SVCERR-1")}`, () => {
     });
   });
 
+  test("where the server does not know the sender, naming the address", async () => {
+    smtp.refuses.set("shop@example.com", 550);
+    const error = await refused("mail://marketing/welcome", { ...hello, to: ["ann@example.com", "bob@example.com"] });
+    expect(error).toMatchObject({
+      code: "tool_failed",
+      message:
+        "The mail server refused the mail for all recipients: 550 Sender not known here (said of the sender, shop@example.com).",
+    });
+  });
+
   test("for now where the server puts it off before it has the mail, and tries again if it may", async () => {
     smtp.refuses.set("grey@example.com", 451);
     const error = await refused("mail://marketing/welcome", { ...hello, to: "grey@example.com" });
@@ -264,7 +274,7 @@ describe(`mail:// fails ${verifies("MAIL-5", "SVCERR-1")}`, () => {
     const error = await refused("mail://marketing/welcome", { ...hello, attachments: [{ name: "a.bin", content }] });
     expect(error).toMatchObject({
       code: "tool_failed",
-      message: expect.stringContaining("larger than the server takes"),
+      message: "The mail server refused the mail: it is larger than the server takes.",
     });
   });
 
@@ -306,14 +316,14 @@ describe(`mail:// fails ${verifies("MAIL-5", "SVCERR-1")}`, () => {
   test("for recipients and texts that the profile does not allow", async () => {
     const args = { template: "alert", variables: { system: "x", error: "y" } };
     const [inside, outside] = ["ann@example.com", "ann@elsewhere.org"];
-    for (const boxes of [
-      { to: outside },
-      { to: [inside, outside] },
-      { to: inside, cc: outside },
-      { to: inside, bcc: outside },
-    ]) {
+    for (const [param, boxes] of [
+      ["to", { to: outside }],
+      ["to", { to: [inside, outside] }],
+      ["cc", { to: inside, cc: outside }],
+      ["bcc", { to: inside, bcc: outside }],
+    ] as const) {
       const error = await refused("mail://marketing/notify", { ...args, ...boxes });
-      expect(error).toMatchObject({ status: 403, code: "permission_denied" });
+      expect(error).toMatchObject({ status: 403, code: "permission_denied", param });
     }
     expect(await refused("mail://marketing/notify", hello)).toMatchObject({ status: 400, code: "invalid_arguments" });
   });

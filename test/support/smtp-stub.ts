@@ -62,6 +62,10 @@ export async function startSmtpStub({ user, ...options }: SmtpStubOptions = {}):
       if (username === user?.name && password === user?.password) done(null, { user: username });
       else done(refusal(535, "Authentication credentials invalid"));
     },
+    onMailFrom({ address }, _session, done) {
+      const code = stub.refuses.get(address);
+      done(code === undefined ? null : refusal(code, "Sender not known here"));
+    },
     onRcptTo({ address }, _session, done) {
       const code = stub.refuses.get(address);
       done(code === undefined ? null : refusal(code, code < 500 ? "Greylisted, come back" : "No such user here"));

@@ -69,7 +69,7 @@ export function requireSomeAccepted(results: readonly RecipientResult[]): void {
     throw withDelivery(
       new GatewayError(
         "tool_failed",
-        `The mail server refused ${results.length === 1 ? "the recipient" : "all recipients"}: ${refusal?.reason ?? ""}.`,
+        `The mail server refused the mail${results.length === 1 ? "" : " for all recipients"}: ${refusal?.reason ?? ""}.`,
         { extra: { ...extra, ...(refusal?.code === undefined ? {} : { smtp_code: refusal.code }) } },
       ),
       "answered",

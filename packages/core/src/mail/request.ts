@@ -114,7 +114,7 @@ export async function readMailRequest(
   const boxes = (field: "to" | "cc" | "bcc"): readonly Mailbox[] =>
     withoutDuplicates(readRecipients(field, asked[field]), seen);
   const [to, cc, bcc] = [boxes("to"), boxes("cc"), boxes("bcc")];
-  requireRecipients(config, profile, [...to, ...cc, ...bcc]);
+  requireRecipients(config, profile, { to, cc, bcc });
   const content = await readContent(config, profile, asked);
   return {
     from: profile.from ?? config.from,
@@ -150,24 +150,32 @@ function readMailbox(field: string, given: z.output<typeof recipient>): Mailbox 
   return { address, ...(name === undefined || name === "" ? {} : { name }) };
 }
 
-function requireRecipients(config: MailConfig, profile: MailProfile, all: readonly Mailbox[]): void {
-  if (all.length > config.max_recipients) {
+function requireRecipients(
+  config: MailConfig,
+  profile: MailProfile,
+  asked: Readonly<Record<"to" | "cc" | "bcc", readonly Mailbox[]>>,
+): void {
+  const count = asked.to.length + asked.cc.length + asked.bcc.length;
+  if (count > config.max_recipients) {
     throw invalid(
       "to",
-      `A call of this service may have ${config.max_recipients} recipients ('max_recipients'); this one has ${all.length}.`,
+      `A call of this service may have ${config.max_recipients} recipients ('max_recipients'); this one has ${count}.`,
     );
   }
   const patterns = profile.allowed_recipients;
-  const stranger = patterns === undefined ? undefined : all.find(({ address }) => !isAllowedBy(patterns, address));
-  if (stranger === undefined) return;
-  throw withDelivery(
-    new GatewayError(
-      "permission_denied",
-      `This profile may not write to '${stranger.address}'; an administrator can add the address or its domain to 'allowed_recipients'.`,
-      { param: "to" },
-    ),
-    "not_sent",
-  );
+  if (patterns === undefined) return;
+  for (const [param, boxes] of Object.entries(asked)) {
+    const stranger = boxes.find(({ address }) => !isAllowedBy(patterns, address));
+    if (stranger === undefined) continue;
+    throw withDelivery(
+      new GatewayError(
+        "permission_denied",
+        `This profile may not write to '${stranger.address}'; an administrator can add the address or its domain to 'allowed_recipients'.`,
+        { param },
+      ),
+      "not_sent",
+    );
+  }
 }
 
 async function readContent(

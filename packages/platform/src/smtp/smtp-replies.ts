@@ -11,6 +11,8 @@ interface Reply {
 interface ReadReply extends Reply {
   /** Nodemailer said no by itself: before the mail was sent, that it cannot be; after, that the answer is none. */
   readonly isOwn: boolean;
+  /** It was said to the sender's address, before any recipient's. */
+  readonly isOfSender: boolean;
   readonly perRecipient: ReadonlyMap<string, { readonly code: number; readonly text: string }>;
 }
 
@@ -20,6 +22,7 @@ interface Failure {
   readonly originalCode?: unknown;
   readonly responseCode?: unknown;
   readonly response?: unknown;
+  readonly command?: unknown;
   readonly recipient?: unknown;
   readonly rejectedErrors?: unknown;
 }
@@ -49,7 +52,7 @@ export function readReply(error: unknown): ReadReply {
   }
   const reply = replyOf(failure);
   const isOwn = reply.code === undefined && (failure.code === "EMESSAGE" || failure.code === "EENVELOPE");
-  return { ...reply, isOwn, perRecipient };
+  return { ...reply, isOwn, isOfSender: failure.command === "MAIL FROM", perRecipient };
 }
 
 /** What became of each recipient of a mail that the server has taken. */
@@ -139,7 +142,7 @@ const reasons: Readonly<Record<string, string>> = {
   ETIMEDOUT: "it did not answer in time",
   ETLS: "no encryption",
   EPROTOCOL: "it does not speak SMTP",
-  EMESSAGE: "the mail is larger than the server takes",
+  EMESSAGE: "it is larger than the server takes",
   EENVELOPE: "an address of the envelope cannot be sent to this server",
 };
 

@@ -122,7 +122,7 @@ class SmtpSession implements MailSession {
       this.#isOpen = false;
       return toReplies(to, info);
     } catch (error) {
-      const replies = refusals(to, error, body.isBegun);
+      const replies = refusals(message.envelope, error, body.isBegun);
       if (replies !== undefined) return replies;
       throw this.#lost(error, body.isBegun);
     }
@@ -229,13 +229,20 @@ class Body extends Readable {
 }
 
 /** An answer of the server that says no, at whatever step; undefined where it said nothing that can be read. */
-function refusals(to: readonly string[], error: unknown, isBegun: boolean): readonly RecipientReply[] | undefined {
-  const { code, text, perRecipient, isOwn } = readReply(error);
+function refusals(
+  { from, to }: MailMessage["envelope"],
+  error: unknown,
+  isBegun: boolean,
+): readonly RecipientReply[] | undefined {
+  const { code, text, perRecipient, isOwn, isOfSender } = readReply(error);
   // Of a mail that the server has, nodemailer says the same where the answer is none.
   if (isOwn && !isBegun) return to.map((address): RecipientReply => ({ address, status: "rejected", reason: text }));
   if (code === undefined) return undefined;
   return to.map((address): RecipientReply => {
-    const own = perRecipient.get(address) ?? { code, text };
+    const own = perRecipient.get(address) ?? {
+      code,
+      text: isOfSender ? `${text} (said of the sender, ${from})` : text,
+    };
     return { address, status: isPutOff(own.code) ? "deferred" : "rejected", code: own.code, reason: own.text };
   });
 }
