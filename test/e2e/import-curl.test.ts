@@ -115,6 +115,7 @@ describe(`a curl command without secrets ${verifies("BLIND-1", "BLIND-2")}`, () 
     "curl URL/text -H 'Content-Type: text/plain' --data-binary $'line 1\\nline 2\\t\\u00e9'",
     "curl URL/xml -H 'Content-Type: application/xml' -d '<a>1</a>'",
     "curl URL/multi -F name=Ann -F 'note=a b;type=text/markdown' -F n=7",
+    "curl URL/twice -H 'X-Trace: a' -H 'x-trace: b'",
     "curl URL/headers -H 'X-Trace: on' -H 'Accept: application/vnd.x+json' -A 'agent 1' -e http://from.example/",
     "curl -sSL --compressed --max-time 20 --retry 3 -o /dev/null URL/quiet",
     'curl "URL/quotes?a=\\"b\\"&c=\'d\'&e=$(true)"'.replace("$(true)", "\\$f"),
@@ -128,6 +129,28 @@ describe(`a curl command without secrets ${verifies("BLIND-1", "BLIND-2")}`, () 
     const { operations, credentials, credentials_found: found } = await importing(command);
     expect([credentials, found]).toEqual([[], []]);
     expect(comparable(await sentByTool(operations[0].name), command)).toEqual(comparable(expected, command));
+  });
+
+  test.each([
+    "curl URL/topic -d 'Backup done, 3 files 😀'",
+    "curl 'URL/write?db=d' --data-binary 'cpu,host=a value=0.64 1434055562'",
+    "curl URL/sql --data-binary 'SELECT name FROM t WHERE a=1&b=2'",
+    `curl URL/metrics --data-binary $'up{job="x"} 1\n'`,
+    "curl URL/raw --data-raw '@not-a-file'",
+    "curl URL/nothing -d ''",
+  ])("sends what is no form as it stands: %s", async (command) => {
+    const expected = await sentByCurl(command);
+    const { operations } = await importing(command);
+    const sent = await sentByTool(operations[0].name);
+    expect([sent.target, sent.headers["content-type"]]).toEqual([expected.target, expected.headers["content-type"]]);
+    expect(sent.body.toString()).toBe(expected.body.toString());
+    if (expected.body.length === 0) return;
+    expect((await sentByTool(operations[0].name, { body: "another text" })).body.toString()).toBe("another text");
+  });
+
+  test("says that a content type without a body is left out", async () => {
+    const { operations } = await importing("curl -X POST URL/none -H 'Content-Type: application/json'");
+    expect(operations[0].warnings).toEqual(["The content type is left out: the command has no body."]);
   });
 
   test("gives its values as defaults, each of which a call may change", async () => {

@@ -64,6 +64,8 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
   // What path and body have depends on whether the command has a credential already.
   const address = withoutSecrets(written, secrets, notes);
   const body = command.isGet ? undefined : readBody(command, headers.contentType, { secrets, notes });
+  if (body === undefined && headers.contentType !== undefined && method !== "GET" && method !== "DELETE")
+    notes.add("The content type is left out: the command has no body.");
   const list = [
     ...address.placeholders.map((name): Argument => ({
       place: "path",
@@ -244,7 +246,12 @@ function readHeaders(command: CurlCommand, secrets: CommandSecrets, notes: Notes
       notes.add(`Header '${name.slice(0, 60)}' is one that only the gateway sets; it is left out.`);
     else if (hasVariable(value) || !isHeaderValue(value))
       notes.add(`Header '${name}' has a value that is not known here; it is left out.`);
-    else fixed.set(lower, [name, value]);
+    else {
+      const before = fixed.get(lower);
+      // One header that is given twice is a list.
+      const whole = before === undefined ? value : `${before[1]}${lower === "cookie" ? ";" : ","} ${value}`;
+      fixed.set(lower, [name, whole]);
+    }
   }
   if (command.isJson && !fixed.has("accept")) fixed.set("accept", ["Accept", "application/json"]);
   return {
@@ -331,7 +338,7 @@ function readBody(command: CurlCommand, declared: string | undefined, context: P
   const contentType = contentTypeOf(declared, text, { isUpload: command.isUpload, notes });
   const format = bodyFormatOf(contentType);
   const isFile = command.data.some(({ kind }) => kind === "file");
-  if (!isFile && format === "form")
+  if (!isFile && format === "form" && isForm(text))
     return { contentType, arguments: fromPairs(readPairs(text), "body", context), additional: true };
   const value = format === "json" && !isFile ? parseJson(text) : undefined;
   if (isJsonObject(value) && Object.keys(value).length > 0) {
@@ -348,6 +355,15 @@ function readBody(command: CurlCommand, declared: string | undefined, context: P
     return { contentType, arguments: list, additional: undefined };
   }
   return { contentType, arguments: [wholeArgument(value ?? text, { format, isFile, notes })], additional: false };
+}
+
+/**
+ * Some fields with names such as programs give them. Whatever else curl sends as a form when nobody says what it is: a
+ * message, a query, lines of measurements; it is one text, which other fields would not stand beside.
+ */
+function isForm(text: string): boolean {
+  const names = text.split("&").map((pair) => pair.split("=", 1)[0] ?? "");
+  return text === "" || (text.includes("=") && names.every((name) => /^[^\s,;<>{}"']*$/.test(name)));
 }
 
 /** As mappings name a field: a name that could be read as a pointer is one. */
