@@ -61,10 +61,11 @@ export async function answerRunEvents(
       }
       const events = await readRunEvents(core, context, call.id, after);
       if (!sink.headSent) sink.head(200, eventStreamHeaders);
-      for (const event of events) {
-        after = event.id;
-        isOver = event.type === "run-ended";
-        const room = sink.write(encoder.encode(event));
+      const last = events.at(-1);
+      after = last?.id ?? after;
+      isOver = last?.type === "run-ended";
+      for (const text of encoder.encode(events)) {
+        const room = sink.write(text);
         if (room !== undefined) await room;
       }
       if (isOver || (lambda?.remainingMs() ?? Number.POSITIVE_INFINITY) < marginMs) return;

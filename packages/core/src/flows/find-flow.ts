@@ -48,11 +48,12 @@ export function requireFlowHead(config: Pick<TenantConfig, "flows">, name: strin
   return head;
 }
 
-function noSuchVersion({ name, versions, latest }: FlowHead, version: number): GatewayError {
+export function noSuchVersion({ name, versions, latest }: FlowHead, version: number): GatewayError {
   const first = versions[0]?.number ?? latest;
-  const known = first === latest ? `only ${latest}` : `${first} to ${latest}`;
-  return new GatewayError("flow_not_found", `Flow '${name}' has no version ${version}; there is ${known}.`, {
+  const known = first === latest ? `only version ${latest} is there` : `versions ${first} to ${latest} are there`;
+  return new GatewayError("flow_not_found", `Flow '${name}' has no version ${version}; ${known}.`, {
     param: "version",
+    toolName: name,
   });
 }
 

@@ -86,15 +86,14 @@ export class WorkflowEncoder {
     if (definition !== undefined) this.#learn(definition);
   }
 
-  encode(event: RunEvent): string {
-    const events = this.#toWorkflow(event);
-    return events
-      .map((data, at) => {
-        // Whoever has the id has all that belongs to it.
-        const id = at === events.length - 1 ? `id: ${event.id}\n` : "";
-        return `event: ${data.type}\n${id}data: ${JSON.stringify(data)}\n\n`;
-      })
-      .join("");
+  /** The text of each; a step that began and ended at once is two of one id, which have to come together. */
+  encode(events: readonly RunEvent[]): readonly string[] {
+    const told = events.flatMap((event) => this.#toWorkflow(event).map((data) => ({ id: event.id, data })));
+    return told.map(({ id, data }, at) => {
+      // Whoever has the id has all that belongs to it.
+      const idLine = told[at + 1]?.id === id ? "" : `id: ${id}\n`;
+      return `event: ${data.type}\n${idLine}data: ${JSON.stringify(data)}\n\n`;
+    });
   }
 
   #learn({ nodes }: FlowBody): void {

@@ -92,6 +92,8 @@ describe(`tool URIs ${verifies("URI-1", "URI-3", "URI-4")}`, () => {
     ["method=TRACE", "method"],
     ["async=yes", "async"],
     ["version=../1", "version"],
+    ["version=0", "version"],
+    ["version=latest", "version"],
     ["colour=red", "colour"],
     ["timeout=1&timeout=2", "timeout"],
     ["timeout=%zz", "timeout"],

@@ -91,8 +91,8 @@ export const uriOptions = {
   async: { type: "boolean", description: "Answer with the call's id at once." },
   version: {
     type: "text",
-    pattern: /^[A-Za-z0-9._-]{1,64}$/,
-    holds: "letters, digits, '.', '_' and '-'",
+    pattern: /^[1-9]\d{0,8}$/,
+    holds: "the number of a version, from 1 on",
     description: "Version of what is called; absent: the newest published one.",
   },
 } as const satisfies UriOptions;

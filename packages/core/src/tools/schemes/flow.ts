@@ -4,7 +4,7 @@
  */
 import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { findFlow, whyNoFlow } from "../../flows/find-flow.ts";
+import { findFlow, noSuchVersion, whyNoFlow } from "../../flows/find-flow.ts";
 import { contextArguments, requireOwnContext } from "../../flows/run/variables.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
 import type { FlowHead } from "../../ports/flows.ts";
@@ -64,13 +64,7 @@ function toolOf(head: FlowHead, version: string | undefined): Tool {
 /** @throws GatewayError `flow_not_found` for a version that there is not */
 function describe(head: FlowHead, version: string): Tool {
   const found = head.versions.find(({ number }) => String(number) === version);
-  if (found === undefined) {
-    const numbers = head.versions.map(({ number }) => number).join(", ");
-    throw new GatewayError("flow_not_found", `Flow '${head.name}' has no version '${version}'; there are ${numbers}.`, {
-      param: "version",
-      toolName: head.name,
-    });
-  }
+  if (found === undefined) throw noSuchVersion(head, Number(version));
   const isLatest = found.number === head.latest;
   return {
     ...common(head),
