@@ -27,7 +27,9 @@ export function endOfInterrupted(call: Call): CallFinish | undefined {
       `${why}; whether it took effect is not known, and it is not sent again by itself.`,
     );
   }
-  if (!call.async && call.effect === "read" && call.repeat !== "resume") {
+  // Whoever has given it a key comes with it again, and is to find what was asked for.
+  const isAwaited = call.async || call.idempotencyKey !== null;
+  if (!isAwaited && call.effect === "read" && call.repeat !== "resume") {
     return ended(
       "failed",
       "call_interrupted",
