@@ -64,7 +64,10 @@ export class ConfigCache {
 
   #load(tenant: string): Promise<TenantConfig> {
     const loading = this.#repo.load(tenant).then(async (loaded) => {
-      if (loaded === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+      if (loaded === undefined) {
+        const remedy = "GET /v1/tenants lists all, and 'x-toolyard-tenant' says which one is meant";
+        throw new GatewayError("not_found", `There is no tenant '${tenant}'; ${remedy}.`);
+      }
       await this.#prepare(loaded);
       const config = keepKnown(loaded, this.#snapshots.get(tenant));
       this.#forget(tenant);

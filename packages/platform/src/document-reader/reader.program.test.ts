@@ -48,6 +48,12 @@ describe(`reading documents ${verifies("KB-1")}`, () => {
     });
   });
 
+  test("ends where it is not what it says", { timeout: 60_000 }, async () => {
+    await expect(createDocumentReader().read("pdf", Buffer.from("%PDF-1.7 no more"), options)).rejects.toMatchObject({
+      message: "The document cannot be read as PDF: Invalid PDF structure.",
+    });
+  });
+
   test("is done for two at a time, whoever asks", { timeout: 60_000 }, async () => {
     const threads = countThreads();
     const texts = await Promise.all(

@@ -123,7 +123,11 @@ function calledOff(): GatewayError {
 }
 
 function unreadable(format: DocumentFormat, reason: string, cause?: unknown): GatewayError {
-  return new GatewayError("document_unreadable", `The document cannot be read as ${format.toUpperCase()}: ${reason}.`, {
-    cause,
-  });
+  return new GatewayError(
+    "document_unreadable",
+    `The document cannot be read as ${format.toUpperCase()}: ${reason.replace(/\.$/, "")}.`,
+    {
+      cause,
+    },
+  );
 }
