@@ -15,3 +15,8 @@ export function readIdempotencyKey(c: AppContext): string | undefined {
   }
   return key;
 }
+
+/** Headers of an answer that an earlier request with the same key was given; undefined: it is the first. */
+export function replayHeaders(replayed: boolean): { readonly "idempotent-replayed": "true" } | undefined {
+  return replayed ? { "idempotent-replayed": "true" } : undefined;
+}

@@ -514,7 +514,9 @@ describe("a run under way", () => {
       tenant.client.send("post", `/v1/runs/${id}/replay`, body, { headers: { "idempotency-key": "again" } });
     const first = await replay(one, { from: "find" });
     expect(first.status).toBe(202);
-    expect((await replay(one, { from: "find" })).json.id).toBe(first.json.id);
+    const repeated = await replay(one, { from: "find" });
+    expect(repeated.json.id).toBe(first.json.id);
+    expect(repeated.headers.get("idempotent-replayed")).toBe("true");
     for (const reused of [await replay(one), await replay(another, { from: "find" })]) {
       expect([reused.status, reused.json.error.code]).toEqual([422, "idempotency_key_reused"]);
     }

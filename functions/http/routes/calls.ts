@@ -22,7 +22,7 @@ import type { Page } from "@toolyard/core/ports/page";
 import * as z from "zod";
 import { answerBytes, ofAnyType, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
-import { readIdempotencyKey } from "../idempotency-key.ts";
+import { readIdempotencyKey, replayHeaders } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { answerThroughSink } from "../sink.ts";
 import { defaultExpiresInMs, downloadSchema, expiresInField, viewDownload } from "./links.ts";
@@ -456,11 +456,11 @@ export const replayCall = defineRoute({
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params, body }) {
     const key = readIdempotencyKey(c);
-    const call = await replay(core, context, {
+    const { call, replayed } = await replay(core, context, {
       callId: params.id,
       confirm: body.confirm,
       ...(key === undefined ? {} : { idempotencyKey: key }),
     });
-    return c.json(await showCall(core, call), 202);
+    return c.json(await showCall(core, call), 202, replayHeaders(replayed));
   },
 });

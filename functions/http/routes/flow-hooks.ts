@@ -6,6 +6,7 @@ import * as z from "zod";
 import { headerOf } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { replayHeaders } from "../idempotency-key.ts";
 import { arrangeFlow } from "./arrange-flow.ts";
 import { found, idOf, idParams, nameField, timeSchema } from "./shared.ts";
 
@@ -202,7 +203,7 @@ export const takeFlowHook = defineRoute({
     });
     exchange.tenant = tenant;
     exchange.callerId = callerId;
-    const headers = replayed ? { "idempotent-replayed": "true" } : undefined;
-    return c.json({ object: "run", run_id: runId, url: `${core.publicUrl}/v1/runs/${runId}` }, 202, headers);
+    const url = `${core.publicUrl}/v1/runs/${runId}`;
+    return c.json({ object: "run", run_id: runId, url }, 202, replayHeaders(replayed));
   },
 });

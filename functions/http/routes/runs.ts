@@ -20,7 +20,7 @@ import * as z from "zod";
 import { headerOf, hostOf } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { answerRunEvents } from "../follow-run.ts";
-import { readIdempotencyKey } from "../idempotency-key.ts";
+import { readIdempotencyKey, replayHeaders } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { arrangeFlow } from "./arrange-flow.ts";
 import { argumentsField, emptyBody, idOf, idParams, notFound, timeSchema, withoutUndefined } from "./shared.ts";
@@ -500,7 +500,7 @@ export const replayRun = defineRoute({
     await findRun(core, context, params.id);
     const { replayRun: replay } = await control();
     const idempotencyKey = readIdempotencyKey(c);
-    const { callId } = await replay(core, context, params.id, { from: body.from, idempotencyKey });
-    return c.json(viewRun(await findRun(core, context, callId)), 202);
+    const { callId, replayed } = await replay(core, context, params.id, { from: body.from, idempotencyKey });
+    return c.json(viewRun(await findRun(core, context, callId)), 202, replayHeaders(replayed));
   },
 });

@@ -15,7 +15,7 @@ import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { toInvalidRequest } from "../errors.ts";
-import { readIdempotencyKey } from "../idempotency-key.ts";
+import { readIdempotencyKey, replayHeaders } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { emptyBody, idOf, idParams, timeSchema } from "./shared.ts";
 
@@ -301,7 +301,8 @@ export const runSchedule = defineRoute({
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params }) {
     const { runSchedule: run } = await register();
-    const { callId, state } = await run(core, context, { id: params.id, idempotencyKey: readIdempotencyKey(c) });
-    return c.json({ schedule_id: params.id, call_id: callId, state }, 202);
+    const idempotencyKey = readIdempotencyKey(c);
+    const { callId, state, replayed } = await run(core, context, { id: params.id, idempotencyKey });
+    return c.json({ schedule_id: params.id, call_id: callId, state }, 202, replayHeaders(replayed));
   },
 });

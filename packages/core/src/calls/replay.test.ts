@@ -80,7 +80,7 @@ function createWorld(wrappedKey: string): World {
           },
         },
       });
-      return replayCall(core, contextOf(caller), { callId: row.id, confirm });
+      return replayCall(core, contextOf(caller), { callId: row.id, confirm }).then(({ call }) => call);
     },
   };
   const contextOf = (caller: Caller): CallContext => ({
@@ -209,9 +209,15 @@ describe(`replaying a call ${verifies("CHAT-13", "CHAT-11")}`, () => {
   });
 
   test("gives the earlier call for the same idempotency key, and refuses another request under it", async () => {
-    world.answer = ({ id, inputHash }) => ({ id, kind: "existing", call: callRow({ id: "call_7", inputHash }) });
+    const existing = (row: NewCall, change: Partial<Call> = {}) => {
+      const { id, inputHash, callerChain } = row;
+      return { id, kind: "existing" as const, call: callRow({ id: "call_7", inputHash, callerChain, ...change }) };
+    };
+    world.answer = (row) => existing(row);
     await expect(world.replay({})).resolves.toMatchObject({ id: "call_7" });
-    world.answer = ({ id }) => ({ id, kind: "existing", call: callRow({ id: "call_7", inputHash: "other" }) });
-    await expect(world.replay({})).rejects.toMatchObject({ code: "idempotency_key_reused" });
+    for (const other of [{ inputHash: "other" }, { callerChain: [{ kind: "replay", id: "call_2" }] as const }]) {
+      world.answer = (row) => existing(row, other);
+      await expect(world.replay({})).rejects.toMatchObject({ code: "idempotency_key_reused" });
+    }
   });
 });

@@ -23,21 +23,27 @@ export interface ReplayRequest {
   readonly idempotencyKey?: string;
 }
 
+export interface Replay {
+  readonly call: Call;
+  /** It was made by an earlier request with the same key. */
+  readonly replayed: boolean;
+}
+
 /**
  * @returns the new call, queued or waiting for approval
  * @throws GatewayError `not_found`, `permission_denied`, `invalid_request` for a chat, `call_not_finished`,
  * `session_not_found` where the call worked in somebody else's session, `confirmation_required`, `runtime_config_required`, `conflict` where the arguments are no longer stored,
  * `idempotency_key_reused`, and whatever keeps such a call from being accepted
  */
-export async function replayCall(deps: CoreDeps, context: CallContext, request: ReplayRequest): Promise<Call> {
+export async function replayCall(deps: CoreDeps, context: CallContext, request: ReplayRequest): Promise<Replay> {
   requireReplayScope(context);
   const original = await findCall(deps, context, request.callId);
   requireReplayable(original, request.confirm);
   const input = await argumentsOf(deps, context, original);
-  const replay: CallContext = input.sessionId === undefined ? context : { ...context, sessionId: input.sessionId };
-  const { call, waits } = prepareReplay(deps, replay, input);
+  const within: CallContext = input.sessionId === undefined ? context : { ...context, sessionId: input.sessionId };
+  const { call, waits } = prepareReplay(deps, within, input);
   if (input.sessionId !== undefined) await enterSession(deps, context, input.sessionId);
-  const row = await newToolCall(deps, replay, call, {
+  const row = await newToolCall(deps, within, call, {
     route: "calls.replay",
     parentId: null,
     rootId: null,
@@ -47,17 +53,17 @@ export async function replayCall(deps: CoreDeps, context: CallContext, request: 
     delivery: "none",
     ...(request.idempotencyKey === undefined ? {} : { idempotencyKey: request.idempotencyKey }),
   });
-  const accepted = await recordReplay(deps, context, {
+  const replay = await recordReplay(deps, context, {
     ...row,
     callerChain: [...row.callerChain, { kind: "replay", id: original.id }],
   });
   deps.reach("async.recorded");
-  if (accepted.state === "queued") {
+  if (replay.call.state === "queued") {
     const expectedMs = call.timeoutMs * call.maxAttempts;
-    await enqueue(deps, { tenant: context.tenant, callId: accepted.id, expectedMs });
+    await enqueue(deps, { tenant: context.tenant, callId: replay.call.id, expectedMs });
     deps.reach("async.queued");
   }
-  return accepted;
+  return replay;
 }
 
 function requireReplayScope({ caller }: CallContext): void {
@@ -135,10 +141,11 @@ function prepareReplay(
   return { call: prepared.call, waits: prepared.kind === "needs_approval" };
 }
 
-async function recordReplay(deps: CoreDeps, { tenant, caller }: CallContext, row: NewCall): Promise<Call> {
+async function recordReplay(deps: CoreDeps, { tenant, caller }: CallContext, row: NewCall): Promise<Replay> {
   const [recorded] = await deps.repos.calls.record(tenant, caller.id, [row]);
   if (recorded?.kind === "existing") {
-    if (recorded.call.inputHash === row.inputHash) return recorded.call;
+    const ofSameCall = recorded.call.callerChain.at(-1)?.id === row.callerChain.at(-1)?.id;
+    if (ofSameCall && recorded.call.inputHash === row.inputHash) return { call: recorded.call, replayed: true };
     throw new GatewayError(
       "idempotency_key_reused",
       "This Idempotency-Key was used for another request; take a new key.",
@@ -149,5 +156,5 @@ async function recordReplay(deps: CoreDeps, { tenant, caller }: CallContext, row
   }
   const call = await deps.repos.calls.get(tenant, row.id);
   if (call === undefined) throw callNotFound(row.id);
-  return call;
+  return { call, replayed: false };
 }

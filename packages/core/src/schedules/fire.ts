@@ -297,15 +297,17 @@ export async function fireNow(
   deps: CoreDeps,
   config: TenantConfig,
   { schedule, idempotencyKey }: { readonly schedule: Schedule; readonly idempotencyKey: string | undefined },
-): Promise<{ readonly callId: string; readonly state: string }> {
+): Promise<{ readonly callId: string; readonly state: string; readonly replayed: boolean }> {
   const { tenant } = config;
   const caller = await new CurrentCallers(deps, config).of(schedule);
   const now = deps.clock.now();
   const key = `${schedule.id}/run/${idempotencyKey ?? newId("request")}`;
   const firing = await firingAt(deps, config, { schedule, caller, at: now, key });
   const [recorded] = await deps.repos.calls.record(tenant, schedule.caller.id, [firing.row]);
-  if (recorded?.kind === "existing") return { callId: recorded.call.id, state: recorded.call.state };
+  if (recorded?.kind === "existing") {
+    return { callId: recorded.call.id, state: recorded.call.state, replayed: true };
+  }
   const state = firing.row.end?.state ?? firing.row.state;
   if (state === "queued") await send(deps, tenant, { firing, now });
-  return { callId: firing.row.id, state };
+  return { callId: firing.row.id, state, replayed: false };
 }

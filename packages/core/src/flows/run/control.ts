@@ -222,7 +222,7 @@ export async function replayRun(
   context: CallContext,
   runId: string,
   { from, idempotencyKey }: RunReplay,
-): Promise<{ readonly callId: string }> {
+): Promise<{ readonly callId: string; readonly replayed: boolean }> {
   const { tenant, caller } = context;
   const record = await requireRun(deps, context, runId);
   const { call: original } = record;
@@ -265,9 +265,10 @@ export async function replayRun(
   const steps = await copySteps(deps, context, { from: runId, to: row.id, steps: kept });
   const recorded = await deps.repos.flowRuns.recordWithSteps(tenant, caller.id, row, steps);
   if (recorded.kind === "existing" && recorded.call.inputHash !== row.inputHash) throw keyReused();
-  const callId = recorded.kind === "existing" ? recorded.call.id : row.id;
+  const replayed = recorded.kind === "existing";
+  const callId = replayed ? recorded.call.id : row.id;
   await enqueue(deps, { tenant, callId, expectedMs: 0 });
-  return { callId };
+  return { callId, replayed };
 }
 
 /** What had ended well when the step began, but nothing around the step. */
