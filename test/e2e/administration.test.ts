@@ -536,6 +536,7 @@ describe("a tenant", () => {
     expect((await own.client.get("/v1/credentials")).data).toMatchObject([{ name: "BY_OPERATOR" }]);
     const nowhere = await gateway.operator.with({ "x-toolyard-tenant": "ten_nothing" }).send("get", "/v1/tools");
     expect(nowhere.status).toBe(404);
+    expect(nowhere.json.error.message).toMatch(/GET \/v1\/tenants lists all.*x-toolyard-tenant/);
   });
 
   test.each([

@@ -64,10 +64,7 @@ export class ConfigCache {
 
   #load(tenant: string): Promise<TenantConfig> {
     const loading = this.#repo.load(tenant).then(async (loaded) => {
-      if (loaded === undefined) {
-        const remedy = "GET /v1/tenants lists all, and 'x-toolyard-tenant' says which one is meant";
-        throw new GatewayError("not_found", `There is no tenant '${tenant}'; ${remedy}.`);
-      }
+      if (loaded === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
       await this.#prepare(loaded);
       const config = keepKnown(loaded, this.#snapshots.get(tenant));
       this.#forget(tenant);

@@ -388,7 +388,10 @@ const readExpired = `SELECT expires_at FROM api_keys
 
 /** No decision was made: there is no such key, or no such tenant for somebody whom we know. */
 async function nobody(database: Database, { principal, tenant }: AdmitInput): Promise<GatewayError> {
-  if (principal.kind !== "key") return new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+  if (principal.kind !== "key") {
+    const remedy = "GET /v1/tenants lists all, and the header 'x-toolyard-tenant' says which one is meant";
+    return new GatewayError("not_found", `There is no tenant '${tenant}'; ${remedy}.`);
+  }
   // Who has the whole secret may know when it ended. Only who is refused waits for this.
   const [expired] = await database.batch([{ sql: readExpired, args: [tenant, principal.hash] }], { readonly: true });
   const at = expired?.rows[0]?.["expires_at"];
