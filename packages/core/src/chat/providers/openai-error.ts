@@ -32,6 +32,9 @@ export interface FailureContext {
 
 type Headers = EgressResponse["headers"];
 
+/** Of an error's body no more is read. */
+export const maximumErrorBytes = 65_536;
+
 /** Characters of a back end's own words that are passed on, and that are kept for the log. */
 const messageLength = 1_000;
 const rawLength = 2_000;

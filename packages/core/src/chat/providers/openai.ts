@@ -7,21 +7,24 @@ import { isUtf8 } from "node:buffer";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { deepestJson, isJsonObject, isTooDeep, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
-import { redactPieces } from "../../secrets/redact-pieces.ts";
-import { redactedText, Redactor } from "../../secrets/redactor.ts";
+import { redactedText } from "../../secrets/redactor.ts";
 import { ChunkForm } from "./chunk-form.ts";
 import { leaveOutReasoning } from "./conversation-form.ts";
 import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
-import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
-import type {
-  ChatProvider,
-  ModelListRequest,
-  ProviderEvent,
-  ProviderRecord,
-  ProviderRequest,
-  RelayRequest,
-} from "./provider.ts";
+import { chatEndpoint, isRealKey, proofOf, sensitiveHeaders } from "./openai-endpoint.ts";
+import {
+  failureInAnswer,
+  maximumErrorBytes,
+  readFailure,
+  redactFor,
+  toProviderError,
+  type UpstreamFailure,
+} from "./openai-error.ts";
+import { listModels } from "./openai-models.ts";
+import { relay } from "./openai-relay.ts";
+import type { ChatProvider, ProviderEvent, ProviderRequest } from "./provider.ts";
+import { readText } from "./read-text.ts";
 import { SseEventTooLarge, SseScanner, type SseEvent } from "./sse-frames.ts";
 import { mostToolCalls, TooManyToolCalls } from "./tool-call-assembly.ts";
 
@@ -31,16 +34,11 @@ export interface OpenAiProviderDeps {
   readonly afterFinishMs?: number;
 }
 
-/** Bytes of an answer, whole or as a stream, and of an error's body of which no more is read. */
+/** Bytes of an answer, whole or as a stream. */
 const maximumBodyBytes = 64 * 1024 * 1024;
-const maximumErrorBytes = 65_536;
-const maximumListBytes = 8 * 1024 * 1024;
 
 /** How long the end of the body is awaited after `[DONE]`, so that the connection can be used again. */
 const trailerMs = 250;
-
-/** A list of models is asked for while somebody waits for a page. */
-const listTimeoutMs = 5_000;
 
 /** Back ends remembered for refusing `stream_options`. */
 const rememberedBackEnds = 1_000;
@@ -512,43 +510,6 @@ function refusesStreamOptions({ status, raw }: UpstreamFailure): boolean {
   return (status === 400 || status === 422) && /stream_options|include_usage/.test(raw);
 }
 
-const chatEndpoints = new WeakMap<ProviderRecord, string>();
-
-function chatEndpoint(provider: ProviderRecord): string {
-  let url = chatEndpoints.get(provider);
-  if (url === undefined) chatEndpoints.set(provider, (url = endpoint(provider, "/chat/completions")));
-  return url;
-}
-
-function endpoint({ baseUrl, name }: ProviderRecord, path: string): string {
-  if (!URL.canParse(baseUrl)) {
-    throw new GatewayError("provider_failed", `Provider '${name}' has a base_url that is not a URL: '${baseUrl}'.`);
-  }
-  // A query in the address (`?api-version=…`) stays one.
-  const url = new URL(baseUrl);
-  const base = url.pathname.replace(/\/+$/, "").replace(/\/chat\/completions$/, "");
-  url.pathname = base + path;
-  return url.href;
-}
-
-const sensitiveHeaders = ["authorization", "api-key"];
-
-/** Deployments at Azure (`…/deployments/x?api-version=…`) look for keys in a header of their own, for tokens in the usual one. */
-function proofOf(apiKey: string, provider: ProviderRecord): [name: string, value: string][] {
-  const usual: [string, string] = ["authorization", bearer(apiKey, provider)];
-  const isToken = /^ey[\w-]+\.[\w-]+\.[\w-]+$/.test(apiKey);
-  return isToken || !/\/deployments\/[^/?#]/.test(provider.baseUrl) ? [usual] : [usual, ["api-key", apiKey]];
-}
-
-function bearer(apiKey: string, provider: ProviderRecord): string {
-  if (/^[\x21-\x7e]+$/.test(apiKey)) return `Bearer ${apiKey}`;
-  throw new GatewayError(
-    "credential_invalid",
-    `The credential '${provider.credential ?? ""}' of provider '${provider.name}' is empty or holds characters that no HTTP header may carry; store it again without blanks and line ends.`,
-    { param: provider.credential ?? "credential" },
-  );
-}
-
 /** The next read, or undefined where none comes in time. */
 async function nextWithin(body: Body, ms: number): Promise<IteratorResult<Uint8Array> | undefined> {
   let timer: NodeJS.Timeout | undefined;
@@ -560,99 +521,4 @@ async function nextWithin(body: Body, ms: number): Promise<IteratorResult<Uint8A
   } finally {
     clearTimeout(timer);
   }
-}
-
-async function relay(egress: Egress, request: RelayRequest): Promise<EgressResponse> {
-  const { provider, apiKey, model, signal, span } = request;
-  const headers: [string, string][] = [
-    ["content-type", "application/json"],
-    ["accept", request.accept],
-  ];
-  if (apiKey !== undefined) headers.push(...proofOf(apiKey, provider));
-  const url = endpoint(provider, request.path);
-  const { timeoutMs } = provider;
-  let response: EgressResponse;
-  try {
-    const { bytes: body } = request;
-    response = await egress.request({ method: "POST", url, headers, body, signal, timeoutMs, sensitiveHeaders, span });
-  } catch (thrown) {
-    throw toUnanswered(thrown, request);
-  }
-  if (response.status >= 200 && response.status < 300) return withoutKey(response, apiKey);
-  const text = await readText(response.body, maximumErrorBytes).catch(() => "");
-  const failure = readFailure(response.status, response.headers, text);
-  throw toProviderError(failure, { provider, apiKey, model, beforeFirstByte: true });
-}
-
-/** The request did not get an answer's head. */
-function toUnanswered(thrown: unknown, { provider, signal }: RelayRequest): GatewayError {
-  if (signal.aborted) {
-    if (signal.reason instanceof GatewayError) return signal.reason;
-    return new GatewayError("request_cancelled", "The request was cancelled.", { cause: thrown });
-  }
-  const error = toGatewayError(thrown);
-  const code = error.code === "egress_denied" ? "provider_failed" : "provider_unavailable";
-  if (code === "provider_unavailable" && error.code !== "tool_unreachable" && error.code !== "tool_timeout")
-    return error;
-  const extra = {
-    provider: provider.name,
-    before_first_byte: true,
-    ...(error.code === "tool_timeout" ? { timed_out: true } : {}),
-  };
-  return new GatewayError(code, `Provider '${provider.name}' cannot be asked: ${error.message}`, {
-    extra,
-    cause: thrown,
-  });
-}
-
-/**
- * Servers that ask for no key are given a word ("anything", "not-needed"), which stands in answers for other reasons;
- * as the header that carries it, it is none.
- */
-function isRealKey(apiKey: string): boolean {
-  return apiKey.length >= 16 && /\d/.test(apiKey) && /[A-Za-z]/.test(apiKey);
-}
-
-/** As `#withoutKey` of chats, for bytes that pass. */
-function withoutKey(response: EgressResponse, apiKey: string | undefined): EgressResponse {
-  if (apiKey === undefined) return response;
-  const redactor = new Redactor();
-  redactor.add(`Bearer ${apiKey}`);
-  if (isRealKey(apiKey)) redactor.add(apiKey);
-  const isEvents = String(response.headers["content-type"]).startsWith("text/event-stream");
-  return { ...response, body: redactPieces(response.body, { redactor, isEvents }) };
-}
-
-async function listModels(
-  egress: Egress,
-  { provider, apiKey, signal, span }: ModelListRequest,
-): Promise<readonly string[]> {
-  const headers: [string, string][] = [["accept", "application/json"]];
-  if (apiKey !== undefined) headers.push(...proofOf(apiKey, provider));
-  const timeoutMs = Math.min(provider.timeoutMs, listTimeoutMs);
-  const url = endpoint(provider, "/models");
-  const request = { method: "GET", url, headers, signal, timeoutMs, span };
-  const { status, headers: received, body } = await egress.request(request);
-  const text = await readText(body, maximumListBytes);
-  if (status < 200 || status >= 300) {
-    const failure = readFailure(status, received, text);
-    throw toProviderError(failure, { provider, apiKey, model: "*", beforeFirstByte: true });
-  }
-  const parsed = parseJson(text);
-  // Together's list is not wrapped in anything.
-  const data = isJsonObject(parsed) ? parsed["data"] : parsed;
-  if (!Array.isArray(data)) return [];
-  return data.flatMap((entry) => (isJsonObject(entry) && typeof entry["id"] === "string" ? [entry["id"]] : []));
-}
-
-/** The text of a body, up to about the limit; more is not read. */
-async function readText(body: AsyncIterable<Uint8Array>, limit: number): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let length = 0;
-  for await (const read of body) {
-    parts.push(read);
-    length += read.byteLength;
-    if (length >= limit) break;
-  }
-  return new TextDecoder().decode(Buffer.concat(parts));
 }
