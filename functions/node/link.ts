@@ -8,6 +8,7 @@ import type { Log } from "@toolyard/core/ports/log";
 import { longestMessage } from "@toolyard/core/realtime/frames";
 import { WebSocket } from "ws";
 import { AnsweredError, readEvent, type NodeEvent } from "./frames.ts";
+import { messageOf } from "./message-of.ts";
 
 const firstPauseMs = 500;
 const longestPauseMs = 30_000;
@@ -101,7 +102,7 @@ export class GatewayLink implements NodeLink {
           throw thrown;
         }
         this.#options.log.log("warn", "the gateway cannot be reached and will be tried again", {
-          reason: thrown instanceof Error ? thrown.message : "unknown",
+          reason: messageOf(thrown),
           duration_ms: pauseMs,
         });
         pauseMs = Math.min(longestPauseMs, pauseMs * 2);

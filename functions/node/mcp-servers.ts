@@ -22,6 +22,7 @@ import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/hel
 import type { McpProgram } from "./config.ts";
 import { ended, type Executed, type Execution } from "./executor.ts";
 import { nodeIsOlder } from "./frames.ts";
+import { messageOf } from "./message-of.ts";
 
 export interface McpServersOptions {
   readonly directory: string;
@@ -199,7 +200,7 @@ class Held {
       return ended("failed", `Its answer has more than ${maxBytes} bytes; ask for less.`);
     } catch (thrown) {
       if (signal.aborted) return ended("cancelled", "it was stopped");
-      const message = thrown instanceof Error ? thrown.message : "unknown";
+      const message = messageOf(thrown);
       return ended(life.correlator.isOver ? "lost" : "timed_out", message);
     }
   }

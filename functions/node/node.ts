@@ -6,10 +6,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { schemaProblem } from "@toolyard/core/errors/schema-problems";
-import { parseJson, type JsonObject } from "@toolyard/core/json";
+import type { JsonObject } from "@toolyard/core/json";
 import { NewsPace } from "@toolyard/core/mcp/news-pace";
 import { offeredToolsSchema, type NodeTool } from "@toolyard/core/nodes/node";
-import { readAll } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
 import type { MessageConsumers } from "@toolyard/core/ports/message-consumer";
@@ -18,33 +17,19 @@ import { SubscriptionHolder } from "@toolyard/core/subscriptions/holder";
 import { version } from "../version.ts";
 import { offersOf, type NodeConfig, type VcpModulesConfig } from "./config.ts";
 import { ended, type Executed, type Executor } from "./executor.ts";
-import {
-  AnsweredError,
-  inputSchema,
-  readAccepted,
-  readBeaten,
-  readDone,
-  readRegistered,
-  readUpload,
-  type NodeEvent,
-  type NodeInput,
-} from "./frames.ts";
+import { AnsweredError, readBeaten, readDone, readRegistered, type NodeEvent } from "./frames.ts";
 import { createFileExecutor } from "./files.ts";
 import { GatewayLink, LinkLost, NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
+import { messageOf } from "./message-of.ts";
 import { createModuleDesk } from "./module-desk.ts";
 import { createProgramExecutor, type ProgramDeps } from "./programs.ts";
+import { RunTransfers } from "./run-transfers.ts";
 import { createDesk } from "./subscriptions.ts";
 import { VcpModules } from "./vcp-modules.ts";
 
-/** A result that fits into a frame together with the rest of its message. */
-const longestInline = 24_000;
 /** Calls that run and wait; all of them are named in each beat. */
 const mostOpen = 400;
-const transferMs = 300_000;
-/** To have the arguments of a call, and the pause after the first; each is twice the one before. */
-const mostTries = 4;
-const tryAgainMs = 250;
 /** What was carried out is known for so long, should the gateway offer it again. */
 const rememberedMs = 600_000;
 /** How far a call is, is told so often at most. */
@@ -104,6 +89,7 @@ export class Node {
   readonly #options: NodeOptions;
   readonly #link: NodeLink;
   readonly #instance: string;
+  readonly #transfers: RunTransfers;
   #offers: readonly NodeTool[];
   #desks: ReadonlyMap<string, Desk>;
   readonly #servers: McpServers;
@@ -133,6 +119,7 @@ export class Node {
     });
     const handlers: LinkHandlers = { onOpen: () => this.#register(), onEvent: (event) => this.#hear(event) };
     this.#link = options.createLink?.(handlers) ?? new GatewayLink({ ...options, ...handlers });
+    this.#transfers = new RunTransfers({ link: this.#link, instance, egress: options.egress, log });
     this.#modules = config.vcpModules && this.#createModules(config.vcpModules);
     const desks = [
       ...config.programs.map((program) => toDesk(program, createProgramExecutor(program, config, options))),
@@ -162,7 +149,7 @@ export class Node {
   #createHolder(consumers: MessageConsumers): SubscriptionHolder {
     const { config, log } = this.#options;
     const upload = async (url: string, headers: Readonly<Record<string, string>>, body: Uint8Array): Promise<void> => {
-      const { status } = await this.#request("PUT", url, { headers, body });
+      const { status } = await this.#transfers.request("PUT", url, { headers, body });
       // Something is there already where an earlier try was not heard of.
       if (status >= 300 && status !== 409 && status !== 412) throw new Error(`the upload was answered with ${status}`);
     };
@@ -174,7 +161,7 @@ export class Node {
   #createModules({ directory, packages }: VcpModulesConfig): VcpModules {
     const { config, path, log } = this.#options;
     const download = async (url: string): Promise<Uint8Array> => {
-      const { status, body } = await this.#request("GET", url);
+      const { status, body } = await this.#transfers.request("GET", url);
       if (status !== 200) throw new Error(`the files were answered with ${status}`);
       return body;
     };
@@ -339,7 +326,7 @@ export class Node {
     const { log } = this.#options;
     let isBegun = false;
     try {
-      const input = await this.#inputOf(run);
+      const input = await this.#transfers.inputOf(run, run.stop.signal);
       if (input === undefined) return;
       isBegun = true;
       const executed = await desk.executor.execute({
@@ -358,23 +345,6 @@ export class Node {
     } catch (thrown) {
       log.log("error", "a call was not carried out", { call_id: run.callId, reason: messageOf(thrown) });
       this.#deliver(run, ended(isBegun ? "lost" : "declined", messageOf(thrown)));
-    }
-  }
-
-  /** Asking again is allowed, and gives a new link. @returns undefined: it is not to be begun */
-  async #inputOf({ id, callId, stop }: Run): Promise<NodeInput | undefined> {
-    const accept = { type: "node.accept", run: id, instance: this.#instance };
-    for (let tries = 1; ; tries += 1) {
-      try {
-        const answer = await this.#link.ask(accept, readAccepted);
-        if (answer?.type !== "node.accepted") return undefined;
-        return answer.input ?? inputSchema.parse(parseJson(await this.#download(answer.input_url ?? "")));
-      } catch (thrown) {
-        if (thrown instanceof AnsweredError || tries === mostTries || stop.signal.aborted) throw thrown;
-        const reason = messageOf(thrown);
-        this.#options.log.log("warn", "arguments did not come and are asked for again", { call_id: callId, reason });
-        await sleep(tryAgainMs * 2 ** (tries - 1));
-      }
     }
   }
 
@@ -410,9 +380,9 @@ export class Node {
     });
   }
 
-  /** Until the gateway has it, over as many connections as it takes. */
   #deliver(run: Run, executed: Executed): void {
-    const delivering = this.#deliverResult(run, executed)
+    const delivering = this.#transfers
+      .deliver(run, executed)
       .catch((thrown: unknown) => {
         this.#options.log.log("error", "a result was not delivered", {
           call_id: run.callId,
@@ -421,69 +391,6 @@ export class Node {
       })
       .finally(() => this.#delivering.delete(delivering));
     this.#delivering.add(delivering);
-  }
-
-  async #deliverResult(run: Run, { status, mediaType, output, message }: Executed): Promise<void> {
-    const bytes = Buffer.from(output, "utf8");
-    const said = { status, media_type: mediaType, ...(message === undefined ? {} : { message }) };
-    const own = { run: run.id, instance: this.#instance };
-    // What JSON makes of it counts, which can be six times as long.
-    const isInline = Buffer.byteLength(JSON.stringify(output)) <= longestInline;
-    const refusal = isInline ? undefined : await this.#upload(own, bytes, mediaType);
-    const result =
-      refusal === undefined
-        ? { ...said, ...(isInline ? { output } : { uploaded: true }) }
-        : { status: "failed", media_type: "text/plain", message: refusal };
-    await this.#link.ask({ type: "node.result", ...own, ...result }, readDone);
-  }
-
-  /** @returns why it cannot be kept */
-  async #upload(
-    own: { readonly run: string; readonly instance: string },
-    bytes: Buffer,
-    mediaType: string,
-  ): Promise<string | undefined> {
-    const wanted = { type: "node.upload", ...own, bytes: bytes.byteLength, media_type: mediaType };
-    for (let pauseMs = 500; ; pauseMs = Math.min(30_000, pauseMs * 2)) {
-      try {
-        const link = await this.#link.ask(wanted, readUpload);
-        // It has stopped, and what it would say next is not heard either.
-        if (link === undefined) return undefined;
-        if (this.#link.store !== undefined) {
-          await this.#link.store(own.run, bytes, mediaType);
-          return undefined;
-        }
-        const { status } = await this.#request("PUT", link.url, { headers: link.headers, body: bytes });
-        // Something is there already where an earlier try was not heard of.
-        if (status < 300 || status === 409 || status === 412) return undefined;
-        throw new Error(`the upload was answered with ${status}`);
-      } catch (thrown) {
-        if (thrown instanceof AnsweredError) return thrown.message;
-        this.#options.log.log("warn", "a result was not uploaded and will be again", { reason: messageOf(thrown) });
-        await sleep(pauseMs);
-      }
-    }
-  }
-
-  async #download(url: string): Promise<string> {
-    const { status, body } = await this.#request("GET", url);
-    if (status !== 200) throw new Error(`the arguments were answered with ${status}`);
-    return Buffer.from(body).toString("utf8");
-  }
-
-  async #request(
-    method: string,
-    url: string,
-    { headers = {}, body }: { readonly headers?: Readonly<Record<string, string>>; readonly body?: Uint8Array } = {},
-  ): Promise<{ readonly status: number; readonly body: Uint8Array }> {
-    const answer = await this.#options.egress.request({
-      method,
-      url,
-      headers: Object.entries(headers),
-      timeoutMs: transferMs,
-      ...(body === undefined ? {} : { body }),
-    });
-    return { status: answer.status, body: await readAll(answer.body) };
   }
 
   #cancel(id: string): void {
@@ -561,8 +468,4 @@ function modulesDesk(config: VcpModulesConfig | undefined, modules: VcpModules |
 
 function toDesk({ name, concurrency }: Pick<Desk, "name" | "concurrency">, executor: Executor): Desk {
   return { name, concurrency, executor, queue: [], inHand: 0 };
-}
-
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : "unknown";
 }

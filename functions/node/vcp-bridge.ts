@@ -19,6 +19,7 @@ import type { VcpSession, VcpSocket } from "@toolyard/core/vcp/nodes/session";
 import { WebSocket, WebSocketServer } from "ws";
 import { readablePath } from "./files.ts";
 import { GatewayLink } from "./link.ts";
+import { messageOf } from "./message-of.ts";
 import { VcpNodeSession } from "./vcp-node.ts";
 
 /** A file in base64, with room for what is around it. */
@@ -163,7 +164,7 @@ function createClientSession(socket: VcpSocket, address: VcpAddress, options: Vc
   return {
     open: async () => {
       void link.run().catch((thrown: unknown) => {
-        const reason = thrown instanceof Error ? thrown.message : "unknown";
+        const reason = messageOf(thrown);
         log.log("error", "the gateway refuses a client of VCP", { reason });
         socket.close(1008, reason.slice(0, 100));
       });

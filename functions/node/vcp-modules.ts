@@ -16,6 +16,7 @@ import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/hel
 import { ownDirectory } from "@toolyard/platform/local/own-directories";
 import { ended, type Executed, type Execution } from "./executor.ts";
 import { nodeIsOlder } from "./frames.ts";
+import { messageOf } from "./message-of.ts";
 import type { ModuleDesk, OpenedModule } from "./module-desk.ts";
 import { layModule, type ModulePlace } from "./module-files.ts";
 
@@ -370,8 +371,4 @@ function toExecuted(answer: Answered): Executed {
 
 function answered(answer: ModuleRunAnswer): Executed {
   return { status: "completed", mediaType: moduleAnswerType, output: JSON.stringify(answer) };
-}
-
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : "unknown";
 }

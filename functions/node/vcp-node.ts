@@ -16,6 +16,7 @@ import { framesOf, type VcpSession, type VcpSocket } from "@toolyard/core/vcp/no
 import { ended, type Executed, type Execution, type Executor } from "./executor.ts";
 import { filesOffer } from "./files.ts";
 import { NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
+import { messageOf } from "./message-of.ts";
 import { Node, type Offering } from "./node.ts";
 
 /** Frames that wait until the node has registered, or the gateway has answered, beside one that was there first. */
@@ -200,7 +201,7 @@ export class VcpNodeSession implements VcpSession {
   }
 
   #refuse(thrown: unknown): void {
-    const message = thrown instanceof Error ? thrown.message : "unknown";
+    const message = messageOf(thrown);
     this.#report(message);
     // It may try again later; what was wrong with it is in its own log then.
     if (!this.#hasEnded) this.#options.socket.close(thrown instanceof NodeRefused ? 1008 : 1011, message.slice(0, 100));
