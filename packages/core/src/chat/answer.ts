@@ -1,6 +1,7 @@
 /** The answer as its client is told of it: one message over all rounds, out of what back ends say in each. */
 import type { JsonObject } from "../json.ts";
 import type { ChatEvent } from "./events.ts";
+import type { Preamble, TextDelta } from "./preamble.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import type { TextDialect } from "./text-dialect.ts";
 import { toCallEvent, type ToldCalls } from "./told-calls.ts";
@@ -16,11 +17,12 @@ export interface AnswerOptions {
   /** Answers that were asked for. */
   readonly choices: number;
   readonly dialect: TextDialect | undefined;
+  /** Holds text back that is not the answer's. */
+  readonly preamble: Preamble | undefined;
   readonly calls: () => ToldCalls;
 }
 
 type Finish = Extract<ChatEvent, { type: "finish" }>;
-type TextDelta = Extract<ChatEvent, { type: "text-delta" }>;
 
 export class Answer {
   readonly #options: Omit<AnswerOptions, "dialect">;
@@ -46,6 +48,7 @@ export class Answer {
     this.#round += 1;
     this.#turns.clear();
     this.#separate = this.#hasText;
+    this.#options.preamble?.startTurn();
   }
 
   /** Counted from 1. */
@@ -120,29 +123,45 @@ export class Answer {
   }
 
   #readText(event: TextDelta, events: ChatEvent[]): void {
-    const { text, choice } = event;
+    const { preamble } = this.#options;
     const dialect = this.#dialect;
-    if (dialect === undefined && text !== "" && this.#separate) {
-      this.#separate = false;
-      events.push({ type: "text-delta", text: "\n\n", choice });
-    }
-    if (text !== "") this.#hasText = true;
-    const shown = dialect?.read(text);
+    if (dialect === undefined) return this.#tellText(preamble === undefined ? event : preamble.read(event), events);
+    if (event.text !== "") this.#hasText = true;
+    const shown = dialect.read(event.text);
     if (shown === undefined) events.push(this.#ownFrame(event));
-    else if (shown !== "") events.push({ type: "text-delta", text: shown, choice });
+    else if (shown !== "") events.push({ type: "text-delta", text: shown, choice: event.choice });
+  }
+
+  #tellText(event: TextDelta | undefined, events: ChatEvent[]): void {
+    if (event === undefined) return;
+    if (event.text !== "") {
+      if (this.#separate) events.push({ type: "text-delta", text: "\n\n", choice: event.choice });
+      this.#separate = false;
+      this.#hasText = true;
+    }
+    events.push(this.#ownFrame(event));
   }
 
   #readMessage(event: Extract<ProviderEvent, { type: "message" }>, events: ChatEvent[]): void {
     const { choice, message, toolCalls: calls, finishReason } = event;
     const rest = this.#dialect?.endReply() ?? "";
     if (rest !== "") events.push({ type: "text-delta", text: rest, choice: 0 });
-    this.#turns.set(choice, { message, calls, finishReason });
+    const turn = { message, calls, finishReason };
+    const { preamble } = this.#options;
+    if (preamble !== undefined && !this.#isOnItsWay(turn)) this.#tellText(preamble.release(choice), events);
+    this.#turns.set(choice, turn);
     // Several answers to one question all belong to the client, and with them what they call.
     if (this.#options.choices > 1 && finishReason !== "length") {
       for (const [at, call] of calls.entries()) {
         events.push(toCallEvent(this.#options.calls().own(call, choice, at)));
       }
     }
+  }
+
+  /** The turn calls tools of the gateway alone, so another one follows. */
+  #isOnItsWay({ calls, finishReason }: Turn): boolean {
+    if (calls.length === 0 || finishReason === "length") return false;
+    return calls.every(({ name }) => this.#options.calls().ownerOf(name) === "gateway");
   }
 
   /** Frames of later turns carry another id than the answer has; they are written anew. */

@@ -30,6 +30,7 @@ import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./opened-chat.ts";
 import { countShown, isOfPictures, picturesMessage, type PicturedResult } from "./pictures.ts";
 import type { ProviderEvent } from "./providers/provider.ts";
+import { Preamble } from "./preamble.ts";
 import { streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
@@ -90,7 +91,12 @@ class ChatRun {
     this.#chat = chat;
     this.#take = take;
     this.#conversation = new Conversation(chat);
-    this.#answer = new Answer({ choices: chat.request.choices, dialect: chat.dialect, calls: () => this.#calls });
+    this.#answer = new Answer({
+      choices: chat.request.choices,
+      dialect: chat.dialect,
+      preamble: Preamble.of(chat),
+      calls: () => this.#calls,
+    });
     this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
     const mayBeKept = chat.idempotencyKey !== undefined || chat.offer.runsTools || chat.late.ids.length > 0;
     this.#collector = mayBeKept ? new ChatCollector() : undefined;

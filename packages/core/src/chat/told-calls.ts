@@ -40,6 +40,10 @@ export class ToldCalls {
     this.#options = options;
   }
 
+  ownerOf(name: string): CallOwner {
+    return this.#options.ownerOf(name);
+  }
+
   startRound(): void {
     this.#ids.clear();
   }
