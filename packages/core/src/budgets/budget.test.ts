@@ -22,7 +22,7 @@ describe(`a budget without room ${verifies("CHAT-12")}`, () => {
   test("is named with its scope, what stands against it, the knob and the end of its window", () => {
     const error = overBudget("budget_exceeded", refusal());
     expect(error.message).toBe(
-      "Budget 'bud_1' allows key 'key_1' 100 tokens a day: 90 are used and 5 reserved by calls that run, and this one needs up to 20. Raise it with PATCH /v1/budgets/bud_1, lower 'max_tokens', or wait for the next day (2026-11-28T00:00:00.000Z).",
+      "Budget 'bud_1' allows key 'key_1' 100 tokens per day: 90 are used and 5 reserved by calls that run, and this one needs up to 20. Raise it with PATCH /v1/budgets/bud_1, lower 'max_tokens', or wait for the next day (2026-11-28T00:00:00.000Z).",
     );
     expect(error.spec).toMatchObject({ http: 429, type: "rate_limit_error", retryable: false });
     expect(toOpenAiError(error, "req_1").error).toMatchObject({

@@ -128,7 +128,7 @@ function messageOf(refusal: BudgetRefusal): string {
   const { budget, measure, limit, used, reserved, asked, windowEnd: end } = refusal;
   const unit = measure === "tokens" ? "tokens" : "micro-units of cost";
   const whose = budget.scope === "tenant" ? "the tenant" : `${budget.scope} '${budget.scopeId}'`;
-  const span = budget.period === "total" ? "in all" : `a ${budget.period}`;
+  const span = budget.period === "total" ? "in all" : `per ${budget.period}`;
   const standing = `${used} are used and ${reserved} reserved by calls that run, and this one needs up to ${asked}`;
   const later = end === null ? [] : [`wait for the next ${budget.period} (${toRfc3339(end)})`];
   const ways = [
