@@ -87,6 +87,11 @@ describe(`words of a command ${verifies("BLIND-1")}`, () => {
     ["a | b", ["a"]],
     ["a 'x;y' && b", ["a", "x;y"]],
     ["a\nb", ["a"]],
+    [
+      'curl ^"https://a.example/x?y=1^&z=^%^20^" ^\r\n  -H ^"a: ^\\^"b^\\^"^" ^\n  -d ^"^{^\\^"c^\\^":^\\^"$D ^^ `e` ^\\^\\n^\\^"^}^\n\nf^"',
+      ["curl", "https://a.example/x?y=1&z=%20", "-H", 'a: "b"', "-d", '{"c":"$D ^ `e` \\n"}\nf'],
+    ],
+    [`curl a -d '{"b":"^","c":"d"}'`, ["curl", "a", "-d", '{"b":"^","c":"d"}']],
   ])("%j", (command, words) => {
     expect(split(command)).toEqual(words);
   });

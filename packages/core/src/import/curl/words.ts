@@ -21,7 +21,16 @@ export function replaceVariables(text: string, write: (name: string) => string):
 
 /** @throws GatewayError `invalid_request` for unfinished quotes and for what would run a program */
 export function splitWords(command: string, notes: Notes): readonly string[] {
-  return new WordReader(command.replace(/[\uE000\uE001]/g, "").replaceAll("\r\n", "\n"), notes).read();
+  const text = command.replace(/[\uE000\uE001]/g, "").replaceAll("\r\n", "\n");
+  return new WordReader(isOfWindows.test(text) ? withoutCarets(text) : text, notes).read();
+}
+
+/** Quotes of cmd.exe, as browsers on Windows write them when a command is copied from them. */
+const isOfWindows = /^\s*\S*curl(?:\.exe)?(?:\s+-[\w-]+)*\s+\^"/i;
+
+/** What cmd.exe hands on: after a caret stands what is meant as it is, and nothing is a variable of a shell. */
+function withoutCarets(text: string): string {
+  return text.replaceAll(/\^\n?([^])/g, "$1").replaceAll(/[$`]/g, "\\$&");
 }
 
 class WordReader {
