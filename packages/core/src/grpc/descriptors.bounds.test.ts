@@ -26,6 +26,16 @@ describe(`a file of descriptors ${verifies("SVC-1")}`, () => {
     expect(() => readFiles(files)).toThrow("the files hold more than 400000 parts");
   });
 
+  test.each([
+    ["messages", 4],
+    ["enums", 5],
+    ["services", 6],
+  ])("with %s whose names are longer than any, and take long to tell apart, is refused", (_what, number) => {
+    const types = Array.from({ length: 8_000 }, (_one, at) => textField(number, textField(1, `T${at}`).toString()));
+    const file = Buffer.concat([textField(1, "a.proto"), textField(2, "a".repeat(20_000)), ...types]);
+    expect(() => readFiles([file])).toThrow("a name has more than 500 characters");
+  });
+
   test("with more in its messages than any have makes no codec", () => {
     const file = Buffer.concat([textField(1, "a.proto"), textField(4, "\x3a\0".repeat(4) + "\x2a\0".repeat(800_000))]);
     const making = (): unknown => createCodec(readFiles([file]), { emitDefaults: false });

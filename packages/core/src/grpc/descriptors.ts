@@ -67,6 +67,9 @@ interface Collected {
 /** Imports, messages, fields, values of enums and methods of one set; each takes far more memory than bytes. */
 const mostParts = 400_000;
 
+/** With its package; names of many types that are longer are not told apart in any time. */
+const longestName = 500;
+
 /** Messages within messages; deeper is nothing that a compiler made. */
 const deepest = 64;
 
@@ -125,7 +128,7 @@ function readFile(file: Uint8Array, collected: Collected): void {
 
 function readMessage(bytes: Uint8Array, { scope, path, comments }: Place, collected: Collected, depth = 0): void {
   if (depth > deepest) throw new RangeError("messages are nested too deep");
-  const fullName = scope + text(bytes, 1);
+  const fullName = named(scope, text(bytes, 1));
   const [options] = readFields(bytes, 7);
   collected.messages.set(fullName, {
     fullName,
@@ -169,7 +172,7 @@ function readField(
 
 function readEnum(bytes: Uint8Array, scope: string, collected: Collected): void {
   collected.enums.set(
-    scope + text(bytes, 1),
+    named(scope, text(bytes, 1)),
     counted(all(bytes, 2), collected).map((value) => text(value, 1)),
   );
 }
@@ -178,14 +181,14 @@ const idempotencies = ["unknown", "no_side_effects", "idempotent"] as const;
 
 function readService(bytes: Uint8Array, { scope, path, comments }: Place, collected: Collected): void {
   const { methods, toName } = collected;
-  const service = scope + text(bytes, 1);
+  const service = named(scope, text(bytes, 1));
   for (const [index, method] of counted(all(bytes, 2), collected).entries()) {
     const name = text(method, 1);
     const [options] = readFields(method, 4);
     const level = options === undefined ? 0 : number(options.bytes, 34);
     const [input, output] = [text(method, 2), text(method, 3)];
     const read = {
-      path: `${service}/${name}`,
+      path: named(`${service}/`, name),
       service,
       name,
       input: withoutDot(input),
@@ -252,6 +255,12 @@ function number(bytes: Uint8Array, wanted: number): number {
   let last = 0;
   for (const { value } of readFields(bytes, wanted)) last = value;
   return last;
+}
+
+function named(scope: string, name: string): string {
+  const whole = scope + name;
+  if (whole.length > longestName) throw new RangeError(`a name has more than ${longestName} characters`);
+  return whole;
 }
 
 /** Scalars have none. */

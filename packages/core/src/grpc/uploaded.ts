@@ -64,7 +64,11 @@ export function readSet(
   try {
     return readDescriptorSet(bytes);
   } catch (cause) {
-    throw new GatewayError("invalid_definition", `'${param}' is no FileDescriptorSet; ${advice}.`, { param, cause });
+    const reason = cause instanceof RangeError ? ` that can be read: ${cause.message}` : "";
+    throw new GatewayError("invalid_definition", `'${param}' is no FileDescriptorSet${reason}; ${advice}.`, {
+      param,
+      cause,
+    });
   }
 }
 
