@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
-import { calls, chunk, startLlmStub, text, type LlmStub, type StreamRound } from "../support/llm-stub.ts";
+import { calls, chunk, done, startLlmStub, text, type LlmStub, type StreamRound } from "../support/llm-stub.ts";
 import { sseEvents } from "../support/sse.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -81,11 +81,22 @@ describe(`answers in a response_format ${verifies("CHAT-2", "CHAT-4", "CHAT-6")}
     expect(contentOf(stream)).toBe(' {"answer": 42}');
   });
 
-  test("come as they are written", async () => {
-    llm.script(text('{"answer": 42}'));
+  test.each([
+    ['{"answer": 42}', ['{"answer": ', "42}"]],
+    ["``` {} ```", ["``` ", "{} ", "```"]],
+    [' \n {"answer": 42}', [" ", "\n ", '{"answer": ', "42}"]],
+  ])("come as they are written: %s", async (said, expected) => {
+    llm.script(text(said));
     const { text: stream } = await tenant.client.send("post", "/v1/chat/completions", { ...body, stream: true });
     const pieces = (sseEvents(stream) as Json[]).map((event) => event.choices?.[0]?.delta.content ?? "");
-    expect(pieces.filter((piece) => piece !== "")).toEqual(['{"answer": ', "42}"]);
+    expect(pieces.filter((piece) => piece !== "")).toEqual(expected);
+  });
+
+  test("may begin in the middle of a fence", async () => {
+    const pieces = ["`", "``json\n", "{}"].map((content) => chunk({ content }));
+    llm.script({ writes: [chunk({ role: "assistant", content: "" }), ...pieces, chunk({}, "stop"), done] });
+    const { text: stream } = await tenant.client.send("post", "/v1/chat/completions", { ...body, stream: true });
+    expect(contentOf(stream)).toBe("```json\n{}");
   });
 
   test("may be words that are no JSON, where those are the last", async () => {

@@ -2,17 +2,21 @@
  * An answer that is to be JSON (`response_format`) is that of the last turn alone: what a model says on its way to
  * tools of the gateway would stand before it in the one message that clients get, and nobody could parse it.
  */
+import { isJsonObject } from "../json.ts";
 import type { ChatEvent } from "./events.ts";
 import type { OpenedChat } from "./opened-chat.ts";
-import { isJsonObject } from "../json.ts";
 
 export type TextDelta = Extract<ChatEvent, { type: "text-delta" }>;
 
+/** With JSON, or with the fence that some models put around it. */
+const answersBegin = /^\s*(?:[{[]|```)/;
+const fenceMayBegin = /^\s*`{1,2}$/;
+
 /** Text that is not the answer's JSON, until it is known how its turn ends. */
 export class Preamble {
+  /** What the turn says: as its first characters tell, the answer, which nobody has to wait for, or words. */
+  #says: "nothing" | "answer" | "words" = "nothing";
   #held = "";
-  /** The turn has begun with JSON: it is the answer, which nobody has to wait for. */
-  #isAnswer = false;
 
   /** Undefined where no text has to be held back. */
   static of({ request, offer, dialect }: OpenedChat): Preamble | undefined {
@@ -24,28 +28,32 @@ export class Preamble {
   }
 
   startTurn(): void {
+    this.#says = "nothing";
     this.#held = "";
-    this.#isAnswer = false;
   }
 
   /** What may be told of it now. */
   read(event: TextDelta): TextDelta | undefined {
-    if (this.#isAnswer) return event;
+    if (this.#says === "answer") return event;
     const text = this.#held + event.text;
-    this.#isAnswer = /^\s*[{[]/.test(text);
-    if (!this.#isAnswer) {
-      this.#held = text;
-      return undefined;
+    if (this.#says === "nothing") {
+      // White space is no harm before JSON.
+      if (text.trim() === "") return event;
+      if (answersBegin.test(text)) {
+        this.#says = "answer";
+        return this.release(event.choice, event);
+      }
+      if (!fenceMayBegin.test(text)) this.#says = "words";
     }
-    const isFirst = this.#held === "";
-    this.#held = "";
-    return isFirst ? event : { type: "text-delta", text, choice: event.choice };
+    this.#held = text;
+    return undefined;
   }
 
   /** The text of a turn that is not on its way to tools of the gateway: it is the answer's. */
-  release(choice: number): TextDelta | undefined {
-    const text = this.#held;
+  release(choice: number, last?: TextDelta): TextDelta | undefined {
+    if (this.#held === "") return last;
+    const text = `${this.#held}${last?.text ?? ""}`;
     this.#held = "";
-    return text === "" ? undefined : { type: "text-delta", text, choice };
+    return { type: "text-delta", text, choice };
   }
 }
