@@ -69,8 +69,9 @@ function findByUri(adapters: Adapters, context: CallContext, target: string): Fo
   const adapter = adapters[uri.scheme];
   const tool = adapter?.resolve(uri, context);
   if (adapter !== undefined && tool !== undefined) return { adapter, tool, uri };
-  // Others learn nothing of what there is and is not theirs to use.
-  throw notFound(target, hasScope(context.caller, "manage") ? adapter?.whyMissing?.(uri, context) : undefined);
+  // Others learn nothing of what there is and is not theirs to use. Options are none of the tool's name.
+  const [name = target] = target.split("?", 1);
+  throw notFound(name, hasScope(context.caller, "manage") ? adapter?.whyMissing?.(uri, context) : undefined);
 }
 
 function findByName(adapters: Adapters, context: CallContext, name: string): FoundTool {
