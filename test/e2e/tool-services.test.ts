@@ -129,6 +129,13 @@ describe(`a tool service ${verifies("CFG-1", "URI-1")}`, () => {
     expect((await client.get("/v1/tool-services")).data).toEqual([]);
   });
 
+  test("is told how long an id may be where that is what is wrong with it", async () => {
+    const { client } = await gateway.newTenant();
+    const config = { base_url: "https://crm.example.com", tools: { ["a".repeat(65)]: listing } };
+    const { code, message } = await refusal(client.send("post", "/v1/tool-services", crm({ config })));
+    expect([code, message]).toEqual(["invalid_definition", expect.stringContaining("1 to 64 letters")]);
+  });
+
   test("has an id of its own within its scheme", async () => {
     const { client } = await gateway.newTenant();
     await create(client);

@@ -87,7 +87,10 @@ const contentTypePattern =
 
 const topicIdSchema = z
   .string()
-  .regex(/^[\p{L}\p{N}_][\p{L}\p{N}._-]{0,127}$/u, "must be a tool id: letters, digits, '.', '_' and '-'");
+  .regex(
+    /^[\p{L}\p{N}_][\p{L}\p{N}._-]{0,127}$/u,
+    "must be a tool id: 1 to 128 letters, digits, '.', '_' or '-', the first no '.' or '-'",
+  );
 
 const topicSchema = z.strictObject({
   title: pluginDefinitionSchema.shape.title,

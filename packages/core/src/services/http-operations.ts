@@ -32,7 +32,7 @@ export const toolIdSchema = z
   .string()
   .regex(
     /^[\p{L}\p{N}_][\p{L}\p{N}._-]{0,63}(?:\/[\p{L}\p{N}_][\p{L}\p{N}._-]{0,63}){0,7}$/u,
-    "must be a tool id: letters, digits, '.', '_' and '-', in parts between slashes",
+    "must be a tool id: 1 to 64 letters, digits, '.', '_' or '-', the first no '.' or '-', in up to 8 such parts between slashes",
   );
 
 export const endpointSchema = z
