@@ -414,6 +414,11 @@ describe(`configuration ${verifies("VCP-2")}`, () => {
     expect(unknown.json.error.message).toContain("known: FROM_DEFAULT");
     expect((await put({ FROM_DEFAULT: "many" })).json.error.message).toContain("must be a whole number");
     expect((await put({ FROM_TENANT: "perhaps" })).json.error.message).toContain("must be true or false");
+    // Refused before anything of the request is kept.
+    const blank = await put({ FROM_DEFAULT: 9, API_KEY: "  " });
+    expect([blank.status, blank.json.error.param]).toEqual([400, "values.API_KEY"]);
+    const { keys } = await tenant.client.get(`/v1/plugins/${plugin_id}/config`);
+    expect(keys.find(({ key }: Json) => key === "FROM_DEFAULT").source).toBe("default");
   });
 
   test("is never shown, goes with the plugin, and is another tenant's not at all", async () => {

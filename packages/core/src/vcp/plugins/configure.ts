@@ -6,6 +6,7 @@ import { sealCredential } from "../../blind/credential-resolver.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../core-deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
+import { isBlank } from "../../secrets/credential.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import type { ConfigSource } from "./configuration.ts";
 import {
@@ -164,6 +165,7 @@ async function store(deps: ConfigureDeps, { tenant, config }: CallContext, value
 function toText({ key, type }: ConfigKey, value: string | number | boolean | null): string | null {
   if (value === null || value === "") return null;
   const text = String(value);
+  if (isBlank(text)) throw invalid(key, "is nothing but blanks; null takes a value away");
   if (text.length > longestValue || text.includes("\0")) {
     throw invalid(key, `may have ${longestValue} characters, and no byte 0`);
   }
