@@ -91,7 +91,18 @@ describe(`one plugin at every door ${verifies("VCP-3")}`, () => {
       communication: { protocol: "stdio", timeout: 10_000 },
       enabled: true,
     });
+    await importVcp(tenant.client, printing("Wan2.1VideoGen", '{"status":"success","result":"made"}'));
+    const { alias } = (await tenant.client.get("/v1/tools")).data.find((each: Json) => each.name === "Wan2.1VideoGen");
     const openai = await tenant.client.get("/v1/tools?format=openai");
+    const names = openai.data.map((each: Json) => each.function.name);
+    expect(names).toContain(alias);
+    // One name that a model's back end does not take has it refuse the whole request.
+    expect(names.filter((name: string) => !/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/.test(name))).toEqual([]);
+    const before = await tenant.client.get("/v1/tools?format=openai&after=Wan2.1&limit=1");
+    expect([before.data[0].function.name, before.last_id]).toEqual([alias, "Wan2.1VideoGen"]);
+    expect(await tenant.client.post("/v1/tools/invoke", { name: alias, arguments: {} })).toMatchObject({
+      status: "completed",
+    });
     const offered = openai.data.find((each: Json) => each.function.name === "TextStatistics").function;
     expect(offered.description).toContain("Counts characters, words and lines.");
     expect(offered.parameters.properties.command.anyOf[0].enum).toEqual(["count", "frequent"]);

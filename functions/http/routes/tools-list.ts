@@ -4,13 +4,15 @@
  */
 import { missingCredentials } from "@toolyard/core/blind/credential-resolver";
 import { listTools as usableTools } from "@toolyard/core/tools/catalog";
-import { toListedTool, toMcpTool, toOpenAiTool } from "@toolyard/core/tools/describe";
+import { compileTool } from "@toolyard/core/tools/compiled";
+import { toListedTool, toMcpTool } from "@toolyard/core/tools/describe";
+import type { JsonObject } from "@toolyard/core/json";
 import type { Page } from "@toolyard/core/ports/page";
 import type { Tool } from "@toolyard/core/tools/tool";
 import { vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
-import { listSchema, pageQuery, pageSize, toList } from "../list.ts";
+import { listSchema, pageQuery, pageSize, toList, type ListBody } from "../list.ts";
 import { arrangePlugin } from "./plugins.ts";
 import { idOf } from "./shared.ts";
 
@@ -66,7 +68,7 @@ const mcpListSchema = z.strictObject({
 const toolsQuery = pageQuery.extend({
   format: z.enum(formats).default("list").meta({
     description:
-      "'openai': for a chat request's 'tools'; 'mcp': as the result of MCP's tools/list; 'vcp': as text for prompts.",
+      "'openai': what models are told, for a chat request's 'tools'; 'mcp': as the result of MCP's tools/list; 'vcp': as text for prompts.",
   }),
   // A client that builds a prompt from half of the tools would not notice, so all is the default.
   limit: pageSize(1_000).optional().meta({ description: "Tools per page; absent: all." }),
@@ -82,6 +84,16 @@ function pageOfTools(tools: readonly Tool[], query: z.output<typeof toolsQuery>)
   const rest =
     after === undefined ? ordered : ordered.filter(({ name }) => (query.order === "asc" ? name > after : name < after));
   return { data: rest.slice(0, limit), hasMore: rest.length > limit };
+}
+
+/** What models are told, to the letter; where a page ends is said by the tool's own name, which orders them. */
+function toOpenAiList(page: Page<Tool>): ListBody<JsonObject> {
+  const list = toList(
+    page,
+    (tool) => tool,
+    ({ name }) => name,
+  );
+  return { ...list, data: list.data.map((tool) => compileTool(tool).wireFor("openai")) };
 }
 
 export const listTools = defineRoute({
@@ -116,7 +128,7 @@ export const listTools = defineRoute({
     const page = pageOfTools(usableTools(core.adapters, context), query);
     switch (query.format) {
       case "openai":
-        return c.json(toList(page, toOpenAiTool, (tool) => tool.function.name));
+        return c.json(toOpenAiList(page));
       case "mcp": {
         const last = page.hasMore ? page.data.at(-1)?.name : undefined;
         return c.json({ tools: page.data.map(toMcpTool), ...(last === undefined ? {} : { nextCursor: last }) });

@@ -3,16 +3,6 @@ import type { JsonObject } from "../json.ts";
 import { compileTool } from "./compiled.ts";
 import type { Tool } from "./tool.ts";
 
-export interface OpenAiTool {
-  readonly type: "function";
-  readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonObject };
-}
-
-/** An entry of a chat request's `tools`. */
-export function toOpenAiTool({ name, description, parameters }: Tool): OpenAiTool {
-  return { type: "function", function: { name, description, parameters } };
-}
-
 export interface McpTool {
   readonly name: string;
   readonly title?: string;
