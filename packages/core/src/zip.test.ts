@@ -17,13 +17,15 @@ function whatIsThrown(work: () => unknown): unknown {
 }
 
 const word = fc.stringMatching(/^[a-z文]{1,8}$/u);
-const folder = fc.uniqueArray(
-  fc.record({
-    path: fc.array(word, { minLength: 1, maxLength: 4 }).map((steps) => steps.join("/")),
-    body: fc.uint8Array({ maxLength: 200 }),
-  }),
-  { maxLength: 8, selector: ({ path }) => path },
-);
+const folder = fc
+  .uniqueArray(
+    fc.record({
+      path: fc.array(word, { minLength: 1, maxLength: 4 }).map((steps) => steps.join("/")),
+      body: fc.uint8Array({ maxLength: 200 }),
+    }),
+    { maxLength: 8, selector: ({ path }) => path },
+  )
+  .filter((files) => !files.some(({ path }) => files.some((other) => other.path.startsWith(`${path}/`))));
 
 describe("zip files", () => {
   test("come out as they went in, and equal ones are equal bytes in whatever order", async () => {
@@ -106,5 +108,12 @@ describe("zip files", () => {
     expect(() => readZip(archive, limits)).toThrow("which is a link or no regular file");
     const twice = await packZip([file("A.txt"), file("a.txt")]);
     expect(() => readZip(twice, limits)).toThrow("holds 'a.txt' twice");
+    for (const paths of [
+      ["a", "A/b/c"],
+      ["a/b/c", "a/b"],
+    ]) {
+      const both = await packZip(paths.map((path) => file(path)));
+      expect(() => readZip(both, limits)).toThrow("of which a part is a file and a folder at once");
+    }
   });
 });

@@ -82,12 +82,10 @@ interface PackedEntry {
 /** All that can be refused before anything is unpacked. */
 function openZip(archive: Uint8Array, limits: ZipLimits): readonly PackedEntry[] {
   const bytes = Buffer.from(archive.buffer, archive.byteOffset, archive.byteLength);
-  const seen = new Set<string>();
+  const takePlace = placesFor(limits);
   let left = limits.bytes;
   return readDirectory(bytes, limits).map((entry) => {
-    const key = entry.path.toLowerCase();
-    if (seen.has(key)) throw bad(limits, `holds '${shorten(entry.path)}' twice`);
-    seen.add(key);
+    takePlace(entry.path);
     if (entry.unpacked > left) throw tooLarge(limits);
     left -= entry.unpacked;
     return { entry, data: dataOf(bytes, entry, limits) };
@@ -173,6 +171,29 @@ export function safePath(name: string, limits: Pick<ZipLimits, "param">): string
     throw bad(limits, `holds the path '${shorten(name)}'; paths are relative, without '..' and control characters`);
   }
   return path;
+}
+
+/**
+ * For the paths of one folder after the other: refuses one that is taken, in whatever case, and one that is a file here
+ * and a folder there. Whatever is stored with one of them could not be laid out again.
+ * @throws GatewayError `invalid_request` naming the path
+ */
+export function placesFor(limits: Pick<ZipLimits, "param">): (path: string) => void {
+  const files = new Set<string>();
+  const folders = new Set<string>();
+  return (path) => {
+    const key = path.toLowerCase();
+    if (key === "") throw bad(limits, "holds a file without a name");
+    if (files.has(key)) throw bad(limits, `holds '${shorten(path)}' twice`);
+    let isBelowFile = false;
+    for (let slash = key.indexOf("/"); slash >= 0; slash = key.indexOf("/", slash + 1)) {
+      isBelowFile ||= files.has(key.slice(0, slash));
+      folders.add(key.slice(0, slash));
+    }
+    if (isBelowFile || folders.has(key))
+      throw bad(limits, `holds '${shorten(path)}', of which a part is a file and a folder at once`);
+    files.add(key);
+  };
 }
 
 function dataOf(bytes: Buffer, entry: Entry, limits: ZipLimits): Buffer {

@@ -8,7 +8,7 @@ import { blockedFileName, manifestFileName, type VcpManifest } from "./manifest.
 import { readManifest } from "./manifest-file.ts";
 import { folderLimits } from "./files.ts";
 import type { VcpSource } from "./source.ts";
-import { unpackZip, safePath, type ZipFile } from "../../zip.ts";
+import { placesFor, safePath, unpackZip, type ZipFile } from "../../zip.ts";
 
 /** Of one import: many plugins, unpacked. */
 const importLimits = { files: 10_000, bytes: 209_715_200 } as const;
@@ -44,11 +44,12 @@ export async function readVcpSource({ zip, manifest, files = [] }: VcpSource): P
     if (read.folders.length + read.unusable.length > 0) return read;
     throw new GatewayError("invalid_request", `'vcp.zip' holds no '${manifestFileName}'.`, { param: "vcp.zip" });
   }
-  const given = files.map(({ path, text, base64 }) => ({
-    path: safePath(path, { param: "vcp.files" }),
-    body: base64 === undefined ? Buffer.from(text ?? "", "utf8") : Buffer.from(base64, "base64"),
-  }));
-  const beside = given.filter(({ path }) => path !== manifestFileName && path !== blockedFileName);
+  const beside = files.flatMap(({ path: given, text, base64 }): ZipFile[] => {
+    const path = safePath(given, { param: "vcp.files" });
+    if (path === manifestFileName || path === blockedFileName) return [];
+    return [{ path, body: base64 === undefined ? Buffer.from(text ?? "", "utf8") : Buffer.from(base64, "base64") }];
+  });
+  [manifestFileName, ...beside.map(({ path }) => path)].forEach(placesFor({ param: "vcp.files" }));
   if (isDeeperThan(manifest, deepestManifest)) {
     const message = `'vcp.manifest' is nested deeper than ${deepestManifest} levels.`;
     throw new GatewayError("invalid_request", message, { param: "vcp.manifest" });
