@@ -91,3 +91,18 @@ test("a name is told by its beginning where it is long, however many problems st
   expect(Object.keys(told)).toEqual([`${long.slice(0, 200)}….b`, `${long.slice(0, 200)}….a`]);
   expect(Object.keys(said({ [long]: 1 }))).toEqual([`${long.slice(0, 200)}…`]);
 });
+
+test("fields of several forms at once are told as that, and none as unknown", () => {
+  const task = z.union([
+    z.strictObject({ uri: z.string(), arguments: z.object({}).optional() }),
+    z.strictObject({ request: z.string() }),
+    z.strictObject({ call: z.strictObject({ name: z.string() }) }),
+  ]);
+  const of = z.strictObject({ task });
+  expect(said({ task: { uri: "a", request: "b" } }, of)).toEqual({
+    "task.request": "does not go with 'uri', 'arguments'",
+  });
+  expect(said({ task: { uri: "a", url: "b" } }, of)).toEqual({
+    "task.url": "is not a known field; 'uri' may be meant",
+  });
+});

@@ -128,8 +128,33 @@ function problemsOf(issue: Issue): readonly FoundProblem[] {
   // What is wrong with a record's key is within.
   if (issue.code === "invalid_key") return issue.issues.flatMap(below);
   if (issue.code !== "invalid_union") return [{ path, kind: "wrong", says: said(issue) }];
+  const mixed = mixedForms(issue.errors);
+  if (mixed.length > 0) return mixed.map(({ key, says }) => ({ path: [...path, key], kind: "wrong", says }));
   const meant = meantBranch(issue.errors);
   return meant === undefined ? [{ path, kind: "wrong", says: saidOfForms(issue) }] : meant.flatMap(below);
+}
+
+interface MixedField {
+  readonly key: string;
+  readonly says: string;
+}
+
+/** Where all that one branch of a union refuses are fields of the others: each is known, but not beside the rest. */
+function mixedForms(branches: Branches): readonly MixedField[] {
+  for (const [refused, ...more] of branches) {
+    if (refused?.code !== "unrecognized_keys" || refused.path.length > 0 || more.length > 0) continue;
+    const own = knownFields.get(refused.keys) ?? [];
+    const others = new Set(branches.flat().flatMap((each) => fieldsBeside(each, own)));
+    if (!refused.keys.every((key) => others.has(key))) continue;
+    const says = `does not go with ${own.map((name) => `'${name}'`).join(", ")}`;
+    return refused.keys.map((key) => ({ key, says }));
+  }
+  return [];
+}
+
+function fieldsBeside(issue: Issue, own: readonly string[]): readonly string[] {
+  if (issue.code !== "unrecognized_keys" || issue.path.length > 0) return [];
+  return (knownFields.get(issue.keys) ?? []).filter((name) => !own.includes(name));
 }
 
 /** The branch of a union that the value came furthest in; of those that it did not enter, the one whose type it has. */
