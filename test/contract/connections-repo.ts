@@ -585,6 +585,21 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
         expect(await missedBy(await arrive())).toEqual(["first"]);
       });
 
+      test("what all clients of the tenant are told is told it as well, and nothing that is for others", async () => {
+        await connections().remove(tenant, await arrive());
+        await connect({ clientType: "VCPInfo" });
+        for (const [text, audience] of [
+          ["all", { kind: "tenant" }],
+          ["others", { kind: "client_type", value: "VCPInfo" }],
+          ["log", log],
+        ] as const) {
+          await connections(1).publish(tenant, [note(audience, { data: JSON.stringify({ text }) })]);
+        }
+        await age(600_000);
+        await fixture.calls.expire(1_000);
+        expect(await missedBy(await arrive())).toEqual(["all", "log"]);
+      });
+
       test("the newest hundred frames are kept for a day", async () => {
         await connections().remove(tenant, await arrive());
         for (let count = 0; count < 103; count += 1) await say(`${count}`);

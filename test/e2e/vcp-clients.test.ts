@@ -225,11 +225,12 @@ describe(`approval by a client of VCP ${verifies("VCP-13")}`, () => {
     const before = await watch("/VCPlog?deviceName=desk");
     const [{ id: waits }, { id: answered }] = [await ask({ n: 1 }), await ask({ n: 2 })];
     await expect.poll(() => before.of("tool_approval_request"), { timeout: 5_000 }).toHaveLength(2);
+    const told = before.of("tool_approval_request").find(({ data }) => data.args.n === 1);
     await before.close();
     await tenant.client.post(`/v1/calls/${answered}/approve`);
     const back = await watch("/VCPlog?deviceName=desk");
-    const { data, _vcpReplay } = await asked(back);
-    expect([data.args, _vcpReplay]).toEqual([{ n: 1 }, true]);
+    const { data, _vcpReplay, _vcpReplayId } = await asked(back);
+    expect([data.args, _vcpReplay, _vcpReplayId]).toEqual([{ n: 1 }, true, told?.["_vcpReplayId"]]);
     back.say({ type: "tool_approval_response", data: { requestId: data.requestId, approved: true } });
     await expect.poll(() => stateOf(waits), { timeout: 10_000 }).toBe("completed");
   });

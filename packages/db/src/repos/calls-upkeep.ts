@@ -1,6 +1,6 @@
 /** What the tick does to calls of all tenants: work that nobody holds is found, what is old goes. */
 import type { CallRepo, SweepItem } from "@toolyard/core/ports/calls";
-import { vcpLogClient, vcpLogKept } from "@toolyard/core/vcp/nodes/client-types";
+import { vcpLogKept } from "@toolyard/core/vcp/nodes/client-types";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
@@ -8,6 +8,7 @@ import { decodeRow } from "../sql.ts";
 import { keyLifetimeMs } from "./calls-rows.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
 import { isActive, now, setting, underCaps } from "./fragments.ts";
+import { isForLog } from "./live-connections.ts";
 
 const dayMs = 86_400_000;
 /** More than a year, so that a month can be held against that of the year before. */
@@ -84,9 +85,9 @@ const expiry: readonly string[] = [
   // Told by then, or left to what clients read when they come back.
   forget(
     "connection_events",
-    `created_at <= ${now} - ${eventsKeptMs} AND (audience_value IS NOT '${vcpLogClient}' OR created_at <= ${now} - ${dayMs}
+    `created_at <= ${now} - ${eventsKeptMs} AND (NOT ${isForLog("connection_events")} OR created_at <= ${now} - ${dayMs}
       OR seq <= (SELECT kept.seq FROM connection_events AS kept
-        WHERE kept.tenant = connection_events.tenant AND kept.audience_value = '${vcpLogClient}'
+        WHERE kept.tenant = connection_events.tenant AND ${isForLog("kept")}
         ORDER BY kept.seq DESC LIMIT 1 OFFSET ${vcpLogKept}))`,
   ),
   forgetUsage,

@@ -25,7 +25,7 @@ import { decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
 import { now, pendingOf, setting, underCaps, windowMs, windowStart } from "./fragments.ts";
 import { readAll, type OnBrokenRow, type Reader, type Row } from "./rows.ts";
-import { awayHolder, isLive } from "./live-connections.ts";
+import { awayHolder, isForLog, isLive } from "./live-connections.ts";
 
 /** Of a tenant. */
 const mostConnections = 1_000;
@@ -138,7 +138,7 @@ const deleteHeld = "DELETE FROM connections WHERE holder = ?1 AND holder <> ''";
 /** What was written for the device of connection ?2 between its last end, or what was on its way then, and its return. */
 const readMissed = `SELECT event.* FROM connections AS own
   CROSS JOIN connection_events AS event ON event.tenant = own.tenant
-  WHERE own.tenant = ?1 AND own.id = ?2 AND event.audience = 'client_type' AND event.audience_value = '${vcpLogClient}'
+  WHERE own.tenant = ?1 AND own.id = ?2 AND ${isForLog("event")}
     AND event.created_at < own.created_at AND event.created_at >= ${onItsWayMs} * -1 + (
       SELECT MIN(a.created_at) FROM connections AS a WHERE a.tenant = ?1 AND ${isSameDevice("a", "own")})
   ORDER BY event.seq DESC LIMIT ?3`;

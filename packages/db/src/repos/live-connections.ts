@@ -1,5 +1,6 @@
 /** Which connections count, and what becomes of those that do no more. Apart from their repository, which keys and tenants do not need. */
 import { endedEvent } from "@toolyard/core/realtime/connection";
+import { vcpLogClient } from "@toolyard/core/vcp/nodes/client-types";
 import { now } from "./fragments.ts";
 
 /** Instead of a process: of a device that is away. */
@@ -11,6 +12,10 @@ export const isLive = `c.expires_at > ${now}
   AND (c.caller ->> 'kind' <> 'key' OR EXISTS (
     SELECT 1 FROM api_keys AS k WHERE k.tenant = c.tenant AND k.id = c.caller ->> 'id'
       AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ${now})))`;
+
+/** Do clients of the type `VCPLog` hear of this event: is it for them, or for all clients of the tenant? */
+export const isForLog = (event: string): string =>
+  `(${event}.audience = 'tenant' OR (${event}.audience = 'client_type' AND ${event}.audience_value = '${vcpLogClient}'))`;
 
 /**
  * Behind what has made connections of tenant ?1 count no more, in its transaction: the processes that hold them are told,

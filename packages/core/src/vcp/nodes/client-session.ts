@@ -136,7 +136,9 @@ export class ClientSession implements VcpSession {
   /** Every frame of a log has an id, by which clients know what they were told already. */
   #known(frame: JsonObject): JsonObject {
     if (this.#options.path !== "VCPlog" || frame["_vcpReplayId"] !== undefined) return frame;
-    const hash = createHash("sha256").update(JSON.stringify(frame), "utf8").digest("hex");
+    // The same whether it is told as it happens or again.
+    const { _vcpReplay: _again, _vcpReplayOriginalAt: _at, ...told } = frame;
+    const hash = createHash("sha256").update(JSON.stringify(told), "utf8").digest("hex");
     return { ...frame, _vcpReplayId: `vcplog-${hash.slice(0, 24)}` };
   }
 
