@@ -4,6 +4,7 @@
  * link to the gateway differs.
  */
 import { randomBytes } from "node:crypto";
+import type { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { vcpAnswerType, type NodeTool } from "@toolyard/core/nodes/node";
 import type { Egress } from "@toolyard/core/ports/egress";
@@ -11,6 +12,7 @@ import type { Log } from "@toolyard/core/ports/log";
 import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { isWithin } from "@toolyard/core/vcp/files/file-url";
 import { vcpId } from "@toolyard/core/vcp/log/frames";
+import { malformed, typeOf } from "@toolyard/core/vcp/nodes/frame-context";
 import { readRegistration, requestFileTool, type ReadRegistration } from "@toolyard/core/vcp/nodes/register-tools";
 import { framesOf, type VcpSession, type VcpSocket } from "@toolyard/core/vcp/nodes/session";
 import { ended, type Executed, type Execution, type Executor } from "./executor.ts";
@@ -23,6 +25,11 @@ import { Node, type Offering } from "./node.ts";
 const mostWaiting = 64;
 const mostWaitingBytes = 1_048_576;
 const graceMs = 1_000;
+/** What frames that are no message of the gateway's have in their `data`. */
+const ownForms: ReadonlyMap<string, string> = new Map([
+  ["register_tools", "'serverName', a text, and 'tools', a list"],
+  ["tool_result", "'requestId' and 'status', which is 'success' or 'error'"],
+]);
 
 export interface VcpNodeOptions {
   readonly socket: VcpSocket;
@@ -94,6 +101,9 @@ export class VcpNodeSession implements VcpSession {
     const { type, data } = frame;
     if (type === "tool_result" && this.#takeResult(data)) return;
     const registration = type === "register_tools" ? readRegistration(data) : undefined;
+    const form = registration === undefined ? ownForms.get(typeOf(frame)) : undefined;
+    // Said at once: a node that cannot register waits for nothing else.
+    if (form !== undefined) return this.#report(malformed(`'data' of '${typeOf(frame)}' must have ${form}`));
     // One that nothing waits with may be as long as the socket lets it be; until it has registered only what does that.
     const isAlone = this.#waiting === 0 && (registration !== undefined || this.#link !== undefined);
     const bytes = isAlone ? 0 : text.length;
@@ -207,11 +217,12 @@ export class VcpNodeSession implements VcpSession {
     if (!this.#hasEnded) this.#options.socket.close(thrown instanceof NodeRefused ? 1008 : 1011, message.slice(0, 100));
   }
 
-  #report(problem: string): void {
+  #report(problem: string | GatewayError): void {
     const { log, onProblem, socket } = this.#options;
-    log.log("warn", problem, { node: this.#serverName });
-    onProblem?.(problem, this.serverId);
-    if (!this.#hasEnded) socket.send({ type: "error", data: { code: "conflict", message: problem } });
+    const { code, message } = typeof problem === "string" ? { code: "conflict", message: problem } : problem;
+    log.log("warn", message, { node: this.#serverName });
+    onProblem?.(message, this.serverId);
+    if (!this.#hasEnded) socket.send({ type: "error", data: { code, message } });
   }
 
   /** What is no part of a call is the gateway's to understand. */

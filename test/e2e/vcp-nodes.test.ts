@@ -128,6 +128,22 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     expect((await invoke({ name: "Echo" })).status).toBe(200);
   });
 
+  test("is called with a command that its address names", async () => {
+    const node = await startNode({ run: (_name, args) => ({ echo: args }) });
+    await listed("Echo");
+    const answer = await invoke({ uri: "vcp://Echo/go" }, { text: "x" });
+    expect(JSON.parse(answer.json.content)).toMatchObject({ echo: { command: "go", text: "x" } });
+    expect(node.asked.map(({ toolArgs }) => toolArgs)).toEqual([{ command: "go", text: "x" }]);
+    const other = await invoke({ uri: "vcp://Echo/go" }, { command: "Other" });
+    expect([other.status, other.json.error.param]).toEqual([400, "command"]);
+    const unknown = await invoke({ uri: "vcp://Echo/Sing" });
+    expect([unknown.status, unknown.json.error.message]).toEqual([
+      404,
+      "Tool 'vcp://Echo/Sing' not found: 'Echo' has no command 'Sing'; known: go",
+    ]);
+    expect(node.asked).toHaveLength(1);
+  });
+
   test("is called under its exact name, whatever models call it", async () => {
     const node = await startNode({ tools: [vcpManifest("Wan2.1VideoGen")], run: () => "made" });
     await listed("Wan2.1VideoGen");
@@ -419,19 +435,37 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
 
 describe(`what a node of VCP does wrong ${verifies("VCP-24")}`, () => {
   test.each([
-    ["no JSON", "{"],
-    ["no object", "[1]"],
-    ["a frame without type", { data: {} }],
-    ["a frame of an unknown type", { type: "take_over", data: {} }],
-    ["tools that are none", { type: "register_tools", data: { serverName: "lab", tools: "all" } }],
-    ["a result without a call", { type: "tool_result", data: { status: "maybe" } }],
-  ])("is said to it and logged, and it goes on: %s", async (_what, frame) => {
+    ["no JSON", "{", "no JSON object"],
+    ["no object", "[1]", "no JSON object"],
+    ["a frame without type", { data: {} }, "a text as its 'type'"],
+    ["a frame of an unknown type", { type: "take_over", data: {} }, "'take_over' is no frame of a node"],
+    ["tools that are none", { type: "register_tools", data: { serverName: "lab", tools: "all" } }, "'tools', a list"],
+    ["a node without a name", { type: "register_tools", data: { tools: [] } }, "'serverName', a text"],
+    ["a result without a call", { type: "tool_result", data: { status: "success" } }, "'requestId'"],
+    ["a result of no kind", { type: "tool_result", data: { requestId: "r", status: "maybe" } }, "'success' or 'error'"],
+  ])("is said to it and logged, and it goes on: %s", async (_what, frame, words) => {
     const node = await startNode({ run: () => "well" });
     await listed("Echo");
     node.client.say(frame);
     await expect.poll(() => node.client.of("error"), { timeout: 5_000 }).toHaveLength(1);
-    expect(second.logged).toContainEqual(expect.objectContaining({ message: "a frame of a VCP client was refused" }));
+    const { code, message } = node.client.of("error")[0].data;
+    expect({ code, message }).toEqual({ code: "invalid_request", message: expect.stringContaining(words) });
+    expect(second.logged.map((line) => JSON.stringify(line))).toContainEqual(expect.stringContaining(message));
     expect((await invoke({ uri: "node://Echo" })).json.content).toContain("well");
+  });
+
+  test("is said to one that has not registered, since it cannot do so", async () => {
+    const client = await connectSocket(socketUrl(second, "/vcp-distributed-server"), {
+      headers: { authorization: `Bearer ${nodeKey}` },
+    });
+    open.push(client);
+    client.say({ type: "register_tools", data: { name: "lab", tools: [vcpManifest("Echo")] } });
+    await expect.poll(() => client.of("error"), { timeout: 5_000 }).toHaveLength(1);
+    expect(client.of("error")[0].data.message).toBe(
+      "The frame cannot be used: 'data' of 'register_tools' must have 'serverName', a text, and 'tools', a list.",
+    );
+    client.say({ type: "register_tools", data: { serverName: "lab", tools: [vcpManifest("Echo")] } });
+    await listed("Echo");
   });
 
   test("leaves out manifests that are none or come twice, and takes the others", async () => {

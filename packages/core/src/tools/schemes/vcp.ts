@@ -12,6 +12,7 @@ import { describeTool, type DescribedTool } from "../../vcp/plugins/parameters.t
 import { longestRunMs } from "../../vcp/plugins/plugin-types.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../../vcp/plugins/plugin.ts";
 import { mentionsFile } from "../../vcp/files/file-url.ts";
+import { distributedToolsOf } from "../../vcp/nodes/distributed-tools.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { ToolAdapter } from "../adapter.ts";
 import type { ToolCall, ToolReply } from "../tool-call.ts";
@@ -28,7 +29,7 @@ export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
     resolve(uri, context) {
       if (uri.tool === routesSegment) return routesAt(uri.service, context);
       const plugin = callable(uri.service, context);
-      if (plugin === undefined) return uri.tool === "" ? ofNode(uri.service, context) : undefined;
+      if (plugin === undefined) return ofNode(uri, context);
       return uri.tool === "" || commandOf(plugin, uri.tool) !== undefined ? toolOf(plugin) : undefined;
     },
     find(name, context) {
@@ -38,7 +39,10 @@ export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
     list: (context) => [...vcpPluginsOf(context.config).values()].filter(isTool).map(toolOf),
     whyMissing: (uri, context) => whyMissing(uri, context),
     async invoke(call, context) {
-      if (call.tool.distributed !== undefined) return runDistributed(deps, call, context);
+      if (call.tool.distributed !== undefined) {
+        // A node is told its commands by their names.
+        return runDistributed(deps, { ...call, arguments: withCommand(call, call.uri.tool) }, context);
+      }
       const sendFiles = mentionsFile(call.arguments)
         ? (await import("../../vcp/files/file-arguments.ts")).callWithFiles
         : undefined;
@@ -70,8 +74,18 @@ function callable(name: string, context: CallContext): VcpPlugin | undefined {
 }
 
 /** A plugin of a node, under a name that no plugin of the tenant has. */
-function ofNode(name: string, context: CallContext): Tool | undefined {
-  return vcpPluginsOf(context.config).has(name) ? undefined : distributedTool(name, context);
+function ofNode({ service, tool: command }: ToolUri, context: CallContext): Tool | undefined {
+  if (vcpPluginsOf(context.config).has(service)) return undefined;
+  const tool = distributedTool(service, context);
+  return tool === undefined || command === "" || commandsOnNode(service, context).includes(command) ? tool : undefined;
+}
+
+function commandsOnNode(name: string, { config }: CallContext): readonly string[] {
+  return (
+    distributedToolsOf(config)
+      .get(name)
+      ?.commands.flatMap(({ command }) => command ?? []) ?? []
+  );
 }
 
 /** The value of argument `command` behind the address; empty where the plugin takes none; undefined: no such command. */
@@ -79,9 +93,12 @@ function commandOf(plugin: VcpPlugin, name: string): string | undefined {
   return describedOf(plugin).commands.get(name);
 }
 
+function argumentsOf(plugin: VcpPlugin, call: ToolCall): JsonObject {
+  return withCommand(call, call.uri.tool === "" ? "" : (commandOf(plugin, call.uri.tool) ?? ""));
+}
+
 /** The address may say the command that the arguments leave out, not another one. */
-function argumentsOf(plugin: VcpPlugin, { uri, arguments: args }: ToolCall): JsonObject {
-  const command = uri.tool === "" ? "" : (commandOf(plugin, uri.tool) ?? "");
+function withCommand({ arguments: args }: ToolCall, command: string): JsonObject {
   if (command === "") return args;
   const given = args["command"];
   if (given !== undefined && given !== command) {
@@ -93,10 +110,12 @@ function argumentsOf(plugin: VcpPlugin, { uri, arguments: args }: ToolCall): Jso
 
 function whyMissing({ service, tool }: ToolUri, context: CallContext): string | undefined {
   const plugin = vcpPluginsOf(context.config).get(service);
-  if (plugin === undefined) return `there is no VCP plugin '${service}'`;
-  if (!isTool(plugin)) return `'${service}' is a plugin of type ${plugin.manifest.pluginType}, which is not called`;
-  const known = [...describedOf(plugin).commands.keys()];
+  const onNode = plugin === undefined ? distributedTool(service, context) : undefined;
+  if (plugin === undefined && onNode === undefined) return `there is no VCP plugin '${service}'`;
+  if (plugin !== undefined && !isTool(plugin))
+    return `'${service}' is a plugin of type ${plugin.manifest.pluginType}, which is not called`;
   if (tool === "") return undefined;
+  const known = plugin === undefined ? commandsOnNode(service, context) : [...describedOf(plugin).commands.keys()];
   return `'${service}' has no command '${tool}'; ${known.length === 0 ? "it has none" : `known: ${known.join(", ")}`}`;
 }
 

@@ -42,7 +42,7 @@ export async function takeFrame(
   const { type } = frame;
   const { clientType } = connection;
   try {
-    if (typeof type !== "string") throw malformed("'type' is missing");
+    if (typeof type !== "string") throw malformed("it is no JSON object with a text as its 'type'");
     if (clientType === "DistributedServer") return await takeNodeFrame(deps, connection, frame);
     if (type === "tool_approval_response" && clientType !== null && approvingClients.includes(clientType))
       return await decide(deps, connection, frame);

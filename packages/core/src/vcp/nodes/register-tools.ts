@@ -36,7 +36,7 @@ export interface LeftOut {
   readonly why: string;
 }
 
-/** `undefined`: the frame is none. */
+/** `undefined`: it has no name, or no list of tools. */
 export function readRegistration(data: JsonValue | undefined): ReadRegistration | undefined {
   if (!isJsonObject(data) || !Array.isArray(data["tools"])) return undefined;
   const serverName = typeof data["serverName"] === "string" ? data["serverName"].trim() : "";
