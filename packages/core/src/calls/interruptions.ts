@@ -18,9 +18,7 @@ export function endOfInterrupted(call: Call): CallFinish | undefined {
   if (call.effect === "write" && call.repeat === "never") {
     // What has answered first has to say by itself what came of it.
     const why =
-      call.outcome === null
-        ? `The process that ran '${call.tool}' stopped while the call was under way`
-        : `'${call.tool}' has answered first and has not said in time what came of it`;
+      call.outcome === null ? gone(call) : `'${call.tool}' has answered first and has not said in time what came of it`;
     return ended(
       "unknown",
       "outcome_unknown",
@@ -30,13 +28,13 @@ export function endOfInterrupted(call: Call): CallFinish | undefined {
   // Whoever has given it a key comes with it again, and is to find what was asked for.
   const isAwaited = call.async || call.idempotencyKey !== null;
   if (!isAwaited && call.effect === "read" && call.repeat !== "resume") {
-    return ended(
-      "failed",
-      "call_interrupted",
-      `The process that ran '${call.tool}' stopped; nobody waits for the result any more.`,
-    );
+    return ended("failed", "call_interrupted", `${gone(call)}; nobody waits for the result any more.`);
   }
   return call.interruptions < mostInterruptions ? undefined : abandoned(call);
+}
+
+function gone({ tool }: Call): string {
+  return `The process that ran '${tool}' stopped, or lost the database, while the call was under way`;
 }
 
 function abandoned({ id, tool, interruptions, outcome, effect, repeat }: Call): CallFinish {
@@ -73,7 +71,7 @@ export function inDoubt(call: Call, finish: CallFinish): CallFinish {
     ...ended(
       "unknown",
       "outcome_unknown",
-      `The process that ran '${call.tool}' stopped while the call was under way, and running it again did not succeed (${why}); whether it took effect is not known.`,
+      `${gone(call)}, and running it again did not succeed (${why}); whether it took effect is not known.`,
     ),
   };
 }

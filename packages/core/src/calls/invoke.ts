@@ -23,7 +23,7 @@ import { awaitCall } from "./await-call.ts";
 import { endStates, type Call } from "./call.ts";
 import { holdLease, reasonOf, takenOver } from "./lease.ts";
 import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
-import { recordEnd, recordEndFirst } from "./record-end.ts";
+import { recordEnd, recordEndThroughOutage } from "./record-end.ts";
 import { enqueue } from "./enqueue.ts";
 
 export interface InvokeRequest {
@@ -275,7 +275,7 @@ async function settledOutcome(
   const { id, effect, repeat } = call;
   const own = { tenant, id, attempt: 1, effect, repeat };
   const { finish } = execution;
-  if (await recordEndFirst(deps, own, { finish, keepingMs })) {
+  if (await recordEndThroughOutage(deps, own, { finish, keepingMs })) {
     deps.reach("call.finished");
     return execution.outcome;
   }

@@ -2,10 +2,12 @@ import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { createMemoryBlobStore } from "../../../../test/support/memory-ports.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallRepo, CallFinish } from "../ports/calls.ts";
 import type { Tenant, TenantRepo } from "../ports/tenants.ts";
 import type { Repeat } from "../tools/effect.ts";
-import { recordEnd } from "./record-end.ts";
+import type { Call } from "./call.ts";
+import { endKeptMs, recordEnd, recordEndThroughOutage } from "./record-end.ts";
 
 const completed: CallFinish = { state: "completed", outcome: { text: "done", mediaType: "text/plain", bytes: 4 } };
 const failed: CallFinish = { state: "failed", error: { code: "tool_failed", message: "no" } };
@@ -83,5 +85,38 @@ describe(`the end of a call whose tenant was erased meanwhile ${verifies("BLIND-
   test("takes nothing from a tenant that is there, where only the call is another attempt's", async () => {
     expect(await leftAfter(completed, tenantsWith({}))).toHaveLength(3);
     expect(await leftAfter(completed, tenantsWith({ status: "suspended" }))).toHaveLength(3);
+  });
+});
+
+describe(`the end of a call while the database is away ${verifies("API-5")}`, () => {
+  async function triesOf(
+    call: Pick<Call, "effect" | "repeat">,
+    awayMs: number,
+  ): Promise<{ readonly tries: number; readonly isRecorded: boolean }> {
+    let now = 0;
+    let tries = 0;
+    const clock = { now: () => now, sleep: (ms: number) => Promise.resolve(void (now += ms)) };
+    const finish = (): Promise<boolean> => {
+      tries += 1;
+      return now < awayMs ? Promise.reject(new GatewayError("database_unavailable", "away")) : Promise.resolve(true);
+    };
+    const calls: CallRepo = { ...unscripted<CallRepo>("repos.calls"), finish };
+    const core = createFakeCore({ core: { clock }, repos: { calls } });
+    const own = { tenant: "ten_1", id: "call_1", attempt: 1, ...call };
+    const isRecorded = await recordEndThroughOutage(core, own, { finish: completed, keepingMs: endKeptMs }).catch(
+      () => false,
+    );
+    return { tries, isRecorded };
+  }
+
+  test("is tried again for a write, so that what was answered is not `unknown`", async () => {
+    for (const repeat of ["never", "natural", "key"] as const) {
+      expect((await triesOf({ effect: "write", repeat }, 9_000)).isRecorded, repeat).toBe(true);
+      expect((await triesOf({ effect: "write", repeat }, 60_000)).isRecorded, repeat).toBe(false);
+    }
+  });
+
+  test("is not waited for by a read, which may be made again", async () => {
+    expect(await triesOf({ effect: "read", repeat: "natural" }, 9_000)).toEqual({ tries: 1, isRecorded: false });
   });
 });

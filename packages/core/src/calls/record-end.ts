@@ -29,14 +29,20 @@ export function isSentAgain({ effect, repeat }: Pick<Call, "effect" | "repeat">)
   return effect === "write" && repeat === "natural";
 }
 
-/** As `recordEnd`, and through an outage for what would be sent again: whoever waits for it may write the next one then. */
-export function recordEndFirst(
+/** Longest that nobody waits for while an end is tried to be recorded; well within its lease. */
+export const endKeptMs = 30_000;
+
+/**
+ * As `recordEnd`, and through an outage for writes: without their end they are sent again, over what was written since, or
+ * stay `unknown` though they were answered.
+ */
+export function recordEndThroughOutage(
   deps: Pick<CoreDeps, "repos" | "blobs" | "queue" | "log" | "clock">,
   call: EndedCall & Pick<Call, "effect">,
   { finish, keepingMs }: { readonly finish: CallFinish; readonly keepingMs: number },
 ): Promise<boolean> {
   const record = (): Promise<boolean> => recordEnd(deps, call, finish);
-  return isSentAgain(call) ? throughOutage(deps.clock, keepingMs, record) : record();
+  return call.effect === "write" ? throughOutage(deps.clock, keepingMs, record) : record();
 }
 
 async function end(

@@ -29,7 +29,7 @@ import { holdLease, reasonOf } from "./lease.ts";
 import { lookAgainMs } from "./look-again.ts";
 import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
 import { requireOwnSession, sessionNotFound } from "./own-session.ts";
-import { recordEnd } from "./record-end.ts";
+import { endKeptMs, recordEndThroughOutage } from "./record-end.ts";
 import { tellParent } from "./wake.ts";
 
 /** To whoever waits for a call that found no free slot. */
@@ -160,7 +160,8 @@ async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
   const finish = end ?? (await runAgain(deps, claimed));
   // Whoever has it sees to its end.
   if (finish === "handed-over") return;
-  await recordEnd(deps, call, wasRunning ? inDoubt(call, finish) : finish);
+  const known = wasRunning ? inDoubt(call, finish) : finish;
+  await recordEndThroughOutage(deps, call, { finish: known, keepingMs: endKeptMs });
 }
 
 /** What a run has asked for is over with it: nobody is left to hear of it. */

@@ -9,7 +9,7 @@ import { awaitCall } from "../calls/await-call.ts";
 import type { Call } from "../calls/call.ts";
 import { outcomeOf, effectKeyOf, newToolCall, refusedCall, type CallPlace } from "../calls/new-call.ts";
 import { holdLease, isLeftToOthers } from "../calls/lease.ts";
-import { isSentAgain, recordEndFirst } from "../calls/record-end.ts";
+import { endKeptMs, isSentAgain, recordEndThroughOutage } from "../calls/record-end.ts";
 import type { SlotPool } from "../calls/slots.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../core-deps.ts";
@@ -35,9 +35,6 @@ export interface ToolRunOptions extends CallPlace {
   /** So many pictures of a result does the model get to see. */
   readonly picturesOf: (outcome: ToolOutcome) => number;
 }
-
-/** Longest that an end which nothing may be written before is tried to be recorded; well within its lease. */
-const keepingMs = 30_000;
 
 export interface RoundCall {
   readonly callId: string;
@@ -299,7 +296,7 @@ export class ToolRun {
       const end = this.#deliveryOf(finish) === "due" ? withDelivery(finish) : finish;
       const { id, effect, repeat } = call;
       const own = { tenant, id, attempt: 1, effect, repeat };
-      const isOurs = await recordEndFirst(this.#deps, own, { finish: end, keepingMs });
+      const isOurs = await recordEndThroughOutage(this.#deps, own, { finish: end, keepingMs: endKeptMs });
       this.#deps.reach("call.finished");
       if (!isOurs && isSentAgain(call)) await this.#endElsewhere(id);
     } catch (error) {
