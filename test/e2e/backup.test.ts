@@ -97,3 +97,12 @@ test("of nothing, or on a disk that is full, fails and leaves no file that looks
     "EFBIG",
   );
 });
+
+test("a migration by hand says which database it was, not its token, and takes no arguments", async () => {
+  const migrate = (...args: readonly string[]): Promise<{ stdout: string }> => {
+    const env = { PATH: process.env["PATH"] ?? "", DATABASE_URL: `${server.url}?authToken=sesame` };
+    return run(process.execPath, ["functions/migrate.ts", ...args], { cwd: root, env });
+  };
+  expect((await migrate()).stdout).toBe(`${server.url} has this release's schema.\n`);
+  await expect(migrate("--help")).rejects.toMatchObject({ code: 2, stderr: expect.stringContaining("DATABASE_URL") });
+});
