@@ -555,9 +555,10 @@ describe(`instances ${verifies("SVC-3")}`, () => {
       discovery: { ...base, url: "http://127.0.0.1:9" },
       tools: listing,
     });
-    expect((await refusal(gone.client, "customers_list")).message).toContain(
-      "The host of 'Consul of loyalty' refused the connection",
-    );
+    expect(await refusal(gone.client, "customers_list")).toMatchObject({
+      param: "config.discovery",
+      message: "The host of 'Consul of loyalty' refused the connection; see 'config.discovery'.",
+    });
     for (const [token, said] of [
       [{ token: "right" }, "Consul knows none of 'loyalty' that is well; see 'config.discovery'"],
       [{}, "that is well, or none that may be read without a token; see"],

@@ -80,13 +80,24 @@ export function toUnreachable(error: Error, options: { readonly peer: Peer; read
   );
 }
 
+/** What is wrong with the certificate that a server has shown, by Node's codes. */
+const certificateTexts: readonly (readonly [codes: RegExp, said: string])[] = [
+  [
+    /SELF_SIGNED|ISSUER|VERIFY_LEAF/,
+    "has a certificate of an authority that is not trusted (…); where a service's configuration takes 'tls', its 'ca' names another",
+  ],
+  [/ALTNAME/, "has a certificate for other names than this one (…)"],
+  [/EXPIRED|NOT_YET_VALID/, "has a certificate that is not valid at this time (…)"],
+  [/CERT|TLS|SSL|SIGNATURE/, "has no certificate that is trusted for this name (…)"],
+];
+
 function beforeSending(code: string): string {
   if (code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "EAI_NODATA") return `cannot be resolved (${code})`;
   if (code === "ECONNREFUSED") return "refused the connection";
   if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT") return "could not be connected to in time";
   if (/WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG/.test(code)) return `does not speak TLS there (${code})`;
   if (/_ALERT_/.test(code)) return `refused the TLS that was offered, or the certificate shown to it (${code})`;
-  if (/CERT|TLS|SSL|ISSUER|SIGNATURE/.test(code)) return `has no certificate that is trusted for this name (${code})`;
+  for (const [codes, said] of certificateTexts) if (codes.test(code)) return said.replace("…", code);
   return `could not be connected to (${code})`;
 }
 

@@ -42,15 +42,15 @@ export const endpointSchema = z
   .refine((path) => !/(?:^|\/)\.{1,2}(?:\/|\?|$)/.test(path), "must not have '.' or '..' between slashes")
   .meta({ description: "Path below `base_url`, with {name} where an argument stands.", example: "/users/{userId}" });
 
+/** What most operations say comes first: whoever names a field that there is not is told of those in this order. */
 export const operationSchema = z.strictObject({
-  ...executionFields.omit({ base_url: true, headers: true, method: true, param_placement: true }).shape,
-  title: pluginDefinitionSchema.shape.title,
-  description: pluginDefinitionSchema.shape.description,
   endpoint: endpointSchema,
   method: z
     .union([methodSchema, z.array(methodSchema).min(1).max(5)])
     .default("GET")
     .meta({ description: "One, or those that `?method=` may choose from; the first is taken where it does not." }),
+  title: pluginDefinitionSchema.shape.title,
+  description: pluginDefinitionSchema.shape.description,
   parameters: pluginDefinitionSchema.shape.parameters
     .optional()
     .meta({ description: "JSON Schema of the arguments; absent: what the endpoint needs, and whatever else." }),
@@ -58,6 +58,7 @@ export const operationSchema = z.strictObject({
     .optional()
     .meta({ description: "Absent: the query for GET and DELETE, else the body." }),
   headers: headersField().optional(),
+  ...executionFields.omit({ base_url: true, headers: true, method: true, param_placement: true }).shape,
   sensitive: pluginDefinitionSchema.shape.sensitive,
   roles: pluginDefinitionSchema.shape.roles,
   source: pluginDefinitionSchema.shape.source,

@@ -57,7 +57,7 @@ export class RegistryClient {
 
   async ask({ url, headers = [], form, tls }: Question, context: InvocationContext): Promise<RegistryAnswer> {
     const trust = await openTls(tls, this.#deps.credentials, context);
-    const response = await this.#deps.egress.request({
+    const asking = this.#deps.egress.request({
       method: form === undefined ? "GET" : "POST",
       url,
       headers: [
@@ -70,6 +70,9 @@ export class RegistryClient {
       // Errors put it into quotes of their own.
       peer: this.#name.replaceAll("'", ""),
       ...(trust === undefined ? {} : { tls: trust }),
+    });
+    const response = await asking.catch((thrown: unknown) => {
+      throw withField(thrown);
     });
     const text = await this.#read(response);
     return { status: response.status, headers: response.headers, json: parseJson(text), text };
@@ -115,6 +118,18 @@ export class RegistryClient {
     const tooLarge = (): GatewayError => this.failure(`answered with more than ${largestAnswer} bytes`);
     return (await readWithin(body, largestAnswer, tooLarge)).toString("utf8");
   }
+}
+
+/** The transport knows no configuration. */
+function withField(thrown: unknown): unknown {
+  const isAddress =
+    thrown instanceof GatewayError && (thrown.code === "tool_unreachable" || thrown.code === "egress_denied");
+  if (!isAddress || thrown.details.param !== undefined) return thrown;
+  const { code, message, details } = thrown;
+  return new GatewayError(code, `${message.replace(/\.$/, "")}; see 'config.discovery'.`, {
+    ...details,
+    param: "config.discovery",
+  });
 }
 
 /** What a registry says beside its status: in a field of JSON, or as plain text; a page is for people elsewhere. */
