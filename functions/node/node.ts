@@ -148,11 +148,7 @@ export class Node {
 
   #createHolder(consumers: MessageConsumers): SubscriptionHolder {
     const { config, log } = this.#options;
-    const upload = async (url: string, headers: Readonly<Record<string, string>>, body: Uint8Array): Promise<void> => {
-      const { status } = await this.#transfers.request("PUT", url, { headers, body });
-      // Something is there already where an earlier try was not heard of.
-      if (status >= 300 && status !== 409 && status !== 412) throw new Error(`the upload was answered with ${status}`);
-    };
+    const upload: RunTransfers["store"] = (url, headers, body) => this.#transfers.store(url, headers, body);
     const onRefused = (message: string): void => this.#sentAway(message);
     const desk = createDesk({ link: this.#link, node: config.name, instance: this.#instance, upload, onRefused });
     return new SubscriptionHolder({ desk, consumers, log, newDelivery: () => randomUUID() });

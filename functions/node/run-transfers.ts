@@ -85,14 +85,9 @@ export class RunTransfers {
         const link = await this.#options.link.ask(wanted, readUpload);
         // It has stopped, and what it would say next is not heard either.
         if (link === undefined) return undefined;
-        if (this.#options.link.store !== undefined) {
-          await this.#options.link.store(own.run, bytes, mediaType);
-          return undefined;
-        }
-        const { status } = await this.request("PUT", link.url, { headers: link.headers, body: bytes });
-        // Something is there already where an earlier try was not heard of.
-        if (status < 300 || status === 409 || status === 412) return undefined;
-        throw new Error(`the upload was answered with ${status}`);
+        if (this.#options.link.store === undefined) await this.store(link.url, link.headers, bytes);
+        else await this.#options.link.store(own.run, bytes, mediaType);
+        return undefined;
       } catch (thrown) {
         if (thrown instanceof AnsweredError) return thrown.message;
         this.#options.log.log("warn", "a result was not uploaded and will be again", { reason: messageOf(thrown) });
@@ -105,6 +100,13 @@ export class RunTransfers {
     const { status, body } = await this.request("GET", url);
     if (status !== 200) throw new Error(`the arguments were answered with ${status}`);
     return Buffer.from(body).toString("utf8");
+  }
+
+  /** Puts a body where a link of the gateway leads. */
+  async store(url: string, headers: Readonly<Record<string, string>>, body: Uint8Array): Promise<void> {
+    const { status } = await this.request("PUT", url, { headers, body });
+    // Something is there already where an earlier try was not heard of.
+    if (status >= 300 && status !== 409 && status !== 412) throw new Error(`the upload was answered with ${status}`);
   }
 
   /** Of links that the gateway has given. */
