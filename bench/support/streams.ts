@@ -16,9 +16,13 @@ export interface ReadStream {
   readonly isComplete: boolean;
 }
 
+export function streamBody({ chunks, perSecond }: Pace): string {
+  return chatBody(`stream/${chunks}/${perSecond}`, { stream: true });
+}
+
 /** The back end writes the time at which it sends a chunk into it; all processes here share that clock. */
 export async function readStream(connection: HttpConnection, target: Target, pace: Pace): Promise<ReadStream> {
-  const request = requestBytes(target, chatBody(`stream/${pace.chunks}/${pace.perSecond}`, { stream: true }));
+  const request = requestBytes(target, streamBody(pace));
   const delaysMs: number[] = [];
   let rest = "";
   let firstChunkMs = Number.NaN;
