@@ -165,7 +165,11 @@ function meantBranch(branches: Branches): readonly Issue[] | undefined {
   return branches.find((issues) => issues.length > 0 && !issues.some(({ code }) => code === "invalid_type"));
 }
 
-function saidOfForms({ errors, message }: z.core.$ZodIssueInvalidUnion): string {
+function saidOfForms(issue: z.core.$ZodIssueInvalidUnion): string {
+  const { errors, message } = issue;
+  // Of a field that says which form is meant; as the library says it of an enumeration.
+  if ("options" in issue && issue.options !== undefined)
+    return `is not valid: expected one of ${issue.options.map((one) => JSON.stringify(one)).join("|")}`;
   const all = errors.flat();
   if (all.length > 0 && all.every(isMissing)) return required;
   const forms = [...new Set(all.map((each) => withoutLead(each.message)))];
