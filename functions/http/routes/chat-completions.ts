@@ -2,7 +2,6 @@
  * Chat with tools: OpenAI's own stream on `/v1`, the chat specification's typed events on `/api`; the
  * same chat behind both (CHAT-1, CHAT-6).
  */
-import type { Presented } from "@toolyard/core/callers/authenticate";
 import { ChatCollector } from "@toolyard/core/chat/collect";
 import { createChunkEncoder } from "@toolyard/core/chat/encoders/openai-chunks";
 import type { StreamEncoder } from "@toolyard/core/chat/encoders/stream-encoder";
@@ -18,13 +17,11 @@ import type { CoreDeps } from "@toolyard/core/core-deps";
 import { describedBy } from "@toolyard/core/described-by";
 import type { JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
-import { headerOf, hostOf, type AppContext } from "../app-env.ts";
+import { headerOf, type AppContext } from "../app-env.ts";
+import { setOpeningHeaders, toChatInput, type Asked } from "../asked-of-models.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
-import { readIdempotencyKey } from "../idempotency-key.ts";
 import type { answerRelayed } from "../relayed.ts";
-import { setRateLimitHeaders } from "../rate-limit-headers.ts";
-import { wholeAnswerLimit } from "../silence.ts";
 import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
 
 /** Model back ends say more beside it, which is passed on. */
@@ -171,43 +168,13 @@ export const vcpChatCompletions = chatRoute({
   vcp: { showsResults: true },
 });
 
-interface Asked {
-  readonly presented: Presented;
-  readonly body: unknown;
-  readonly bytes: Uint8Array;
-  readonly shape: Shape;
-  readonly vcp: ChatInput["vcp"];
-}
-
-async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
+async function answerChat(c: AppContext, core: CoreDeps, asked: Asked & { readonly shape: Shape }): Promise<Response> {
   // By itself: what answers for minutes must not hold the request.
   const { shape } = asked;
-  const exchange = c.get("exchange");
+  const { requestId } = c.get("exchange");
   const stop = new AbortController();
-  const idempotencyKey = readIdempotencyKey(c);
-  const timeLimitMs = Math.min(
-    Number(headerOf(c, "x-stainless-timeout")) * 1_000 || Number.POSITIVE_INFINITY,
-    hostOf(c).lambda?.remainingMs() ?? Number.POSITIVE_INFINITY,
-  );
-  const opening = await openChat(core, {
-    ...asked.presented,
-    requestId: exchange.requestId,
-    traceId: exchange.traceId,
-    span: exchange.span,
-    route: c.req.path,
-    vcp: asked.vcp,
-    body: asked.body,
-    rawBody: asked.bytes,
-    isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
-    stop,
-    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
-    ...wholeAnswerLimit(c),
-  });
-  setRateLimitHeaders(exchange.headers, opening.rate);
-  exchange.callerId = opening.callerId;
-  exchange.headers["x-toolyard-call-id"] = opening.callId;
-  if (opening.kind === "replay") exchange.headers["idempotent-replayed"] = "true";
+  const opening = await openChat(core, toChatInput(c, asked, stop));
+  setOpeningHeaders(c, opening);
   return answerThroughSink(c, (sink) => {
     const told: Told = { isWhole: false };
     // Who leaves once everything is said has not left: what still runs beside it comes to its end.
@@ -215,7 +182,6 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
       if (!told.isWhole || why !== undefined) stop.abort(why);
     });
     const { request } = opening;
-    const { requestId } = exchange;
     if (opening.kind === "run" && opening.chat.isRelayed && shape === "v1")
       return relay(sink, core, { chat: opening.chat, exchange: "chat", requestId });
     if (request.stream) return answerStream(sink, core, { opening, told, encode: encoders[shape](c, request) });

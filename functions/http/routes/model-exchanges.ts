@@ -2,18 +2,15 @@
  * What is asked of models besides chats: vectors and pictures (VCP-17). Bodies go to the back end and back as
  * they are; who asks, limits, budgets, prices and the record are those of chats.
  */
-import type { Presented } from "@toolyard/core/callers/authenticate";
 import { openChat } from "@toolyard/core/chat/open-chat";
 import type { CoreDeps } from "@toolyard/core/core-deps";
 import { describedBy } from "@toolyard/core/described-by";
 import type { ModelExchange } from "@toolyard/core/models/special";
 import * as z from "zod";
-import { headerOf, hostOf, type AppContext } from "../app-env.ts";
+import type { AppContext } from "../app-env.ts";
+import { setOpeningHeaders, toChatInput, type Asked } from "../asked-of-models.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
-import { readIdempotencyKey } from "../idempotency-key.ts";
 import { answerPieces, answerRelayed } from "../relayed.ts";
-import { setRateLimitHeaders } from "../rate-limit-headers.ts";
-import { wholeAnswerLimit } from "../silence.ts";
 import { answerThroughSink } from "../sink.ts";
 
 const maxBodyBytes = 33_554_432;
@@ -57,42 +54,17 @@ function exchangeRoute(
   });
 }
 
-interface Asked {
-  readonly presented: Presented;
-  readonly body: unknown;
-  readonly bytes: Uint8Array;
-  readonly exchange: ModelExchange;
-}
-
-async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
+async function answerExchange(
+  c: AppContext,
+  core: CoreDeps,
+  asked: Asked & { readonly exchange: ModelExchange },
+): Promise<Response> {
   // By itself: what answers for minutes must not hold the request.
   const { exchange } = asked;
-  const { requestId, traceId, span, headers } = c.get("exchange");
+  const { requestId } = c.get("exchange");
   const stop = new AbortController();
-  const idempotencyKey = readIdempotencyKey(c);
-  const timeLimitMs = Math.min(
-    Number(headerOf(c, "x-stainless-timeout")) * 1_000 || Number.POSITIVE_INFINITY,
-    hostOf(c).lambda?.remainingMs() ?? Number.POSITIVE_INFINITY,
-  );
-  const opening = await openChat(core, {
-    ...asked.presented,
-    requestId,
-    traceId,
-    span,
-    route: c.req.path,
-    exchange,
-    body: asked.body,
-    rawBody: asked.bytes,
-    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
-    stop,
-    ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
-    ...wholeAnswerLimit(c),
-  });
-  setRateLimitHeaders(headers, opening.rate);
-  c.get("exchange").callerId = opening.callerId;
-  headers["x-toolyard-call-id"] = opening.callId;
-  if (opening.kind === "replay") headers["idempotent-replayed"] = "true";
+  const opening = await openChat(core, toChatInput(c, asked, stop));
+  setOpeningHeaders(c, opening);
   return answerThroughSink(c, async (sink) => {
     sink.onClose((why) => stop.abort(why));
     if (opening.kind === "replay") {
