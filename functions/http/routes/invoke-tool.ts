@@ -1,40 +1,21 @@
 /** One tool call by its address, outside a chat (design "Public contract"; CHAT-5, CHAT-7). */
-import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { invokeTool, type Invoked } from "@toolyard/core/calls/invoke";
-import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { toErrorDetails } from "@toolyard/core/tools/outcome";
-import { toolUriForm } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
 import { toolCallLimits } from "../silence.ts";
 import { answerThroughSink } from "../sink.ts";
-import { argumentsField } from "./shared.ts";
+import { namedToolFields, namesOneTool } from "./named-tool.ts";
 
-const invokeBody = z
-  .strictObject({
-    uri: z
-      .string()
-      .min(1)
-      .max(2_048)
-      .optional()
-      .meta({ pattern: toolUriForm, description: "Tool URI.", example: "plugin://search_company_basic?timeout=5000" }),
-    name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
-    arguments: argumentsField,
+const invokeBody = namesOneTool(
+  z.strictObject({
+    ...namedToolFields,
     async: z.boolean().default(false).meta({ description: "Answer 202 at once; the call runs on a worker." }),
-    session_id: sessionIdSchema.optional(),
-    runtime_config: runtimeConfigField,
-  })
-  .refine(({ uri, name }) => uri !== undefined || name !== undefined, {
-    error: "needs either 'uri' or 'name'",
-    path: ["uri"],
-  })
-  .refine(({ uri, name }) => uri === undefined || name === undefined, {
-    error: "and 'name' exclude each other; send one of them",
-    path: ["uri"],
-  });
+  }),
+);
 
 const invokedSchema = z
   .object({

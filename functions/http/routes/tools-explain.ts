@@ -1,16 +1,13 @@
 /** What a call would do, without doing it: for whoever writes a definition or wonders whose key is used. */
 import { secretLocations } from "@toolyard/core/blind/definition";
 import { parseRuntimeConfig } from "@toolyard/core/blind/register";
-import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { requireScope } from "@toolyard/core/calls/admit";
-import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import type { CallContext } from "@toolyard/core/context";
 import { explainCall } from "@toolyard/core/tools/explain";
-import { toolUriForm } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { arrangePlugin } from "./plugins.ts";
-import { argumentsField } from "./shared.ts";
+import { namedToolFields, namesOneTool } from "./named-tool.ts";
 import { listedToolSchema } from "./tools-list.ts";
 
 const explainedRequestSchema = z.strictObject({
@@ -44,27 +41,7 @@ const explanationSchema = z.strictObject({
   }),
 });
 
-const explainBody = z
-  .strictObject({
-    uri: z
-      .string()
-      .min(1)
-      .max(2_048)
-      .optional()
-      .meta({ pattern: toolUriForm, example: "plugin://search_company_basic" }),
-    name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
-    arguments: argumentsField,
-    session_id: sessionIdSchema.optional(),
-    runtime_config: runtimeConfigField,
-  })
-  .refine(({ uri, name }) => uri !== undefined || name !== undefined, {
-    error: "needs either 'uri' or 'name'",
-    path: ["uri"],
-  })
-  .refine(({ uri, name }) => uri === undefined || name === undefined, {
-    error: "and 'name' exclude each other; send one of them",
-    path: ["uri"],
-  });
+const explainBody = namesOneTool(z.strictObject(namedToolFields));
 
 export const explainTool = defineRoute({
   method: "post",
