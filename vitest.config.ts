@@ -18,9 +18,10 @@ export default defineConfig({
     maxWorkers: availableParallelism() + 2,
     projects: [
       {
-        // Properties are tried with hundreds of cases, and a busy machine is no fault.
+        // A busy machine is no fault.
         test: {
           name: "unit",
+          setupFiles: ["test/support/property-runs.ts"],
           include: sources.map((directory) => `${directory}/**/*.test.ts`),
           exclude: ["**/node_modules/**", ...slow],
           isolate: false,

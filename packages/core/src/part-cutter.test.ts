@@ -29,7 +29,6 @@ describe("cutting a body into parts", () => {
           expect(parts.at(-1)?.isLast).toBe(true);
         }
       }),
-      { numRuns: 50 },
     );
   });
 });

@@ -683,7 +683,6 @@ describe(`any arguments ${verifies("BLIND-2")}`, () => {
           expect(isRefused ? "as it should be" : outcome).toBe("as it should be");
         },
       ),
-      { numRuns: 150 },
     );
   });
 });

@@ -122,7 +122,6 @@ describe(`cutting a text ${verifies("KB-1")}`, () => {
         const slowly = [...brokenUpSlowly(text, size)].map((piece) => piece.trim()).filter((piece) => piece !== "");
         expect(cut(text, options(size))).toEqual(slowly);
       }),
-      { numRuns: 300 },
     );
   });
 

@@ -118,7 +118,6 @@ describe("a message", () => {
         const answer = await say(text);
         expect(["welcome", "pong", "subscribed", "unsubscribed", "error"]).toContain(answer["type"]);
       }),
-      { numRuns: 500 },
     );
   });
 

@@ -155,8 +155,8 @@ function simulate(timeline: Timeline, { from, until }: { readonly from: number; 
   return fired.filter((time) => time <= until);
 }
 
-describe(`30 days against a clock that is looked at every minute ${verifies("VCP-18")}`, () => {
-  const month = 30 * 86_400_000;
+describe(`17 days against a clock that is looked at every minute ${verifies("VCP-18")}`, () => {
+  const span = 17 * 86_400_000;
   test.for<readonly [string, string, readonly string[]]>([
     ["Europe/Berlin", "2026-03-15T00:00Z", ["cron(0/5 * * * ? *)"]],
     ["Europe/Berlin", "2026-10-10T00:00Z", ["cron(0/20 1-3 ? * MON,SUN *)"]],
@@ -166,7 +166,7 @@ describe(`30 days against a clock that is looked at every minute ${verifies("VCP
     ["Asia/Kathmandu", "2026-11-27T08:00Z", ["cron(0 0 13 * ? *)", "cron(0 0 ? * 6 *)"]],
     ["Asia/Shanghai", "2026-11-27T08:00Z", ["cron(7 9 ? * THU#2 *)", "cron(0/30 23 ? DEC * 2026)"]],
   ])("%s, from %s: %s", ([zone, start, expressions]) => {
-    const [from, until] = [at(start), at(start) + month];
+    const [from, until] = [at(start), at(start) + span];
     const parsed = expressions.map((text) => parseExpression(text, "cron") as CronExpression);
     const expected = oracle(parsed, zone, from, until);
     expect(expected.length).toBeGreaterThan(0);

@@ -88,7 +88,6 @@ describe("the signature of a request", () => {
         expect(request?.path).toBe(`/${encodePath(Key)}`);
         expect(request && authorizationOf(request)).toBe(request?.headers["authorization"]);
       }),
-      { numRuns: 60 },
     );
   });
 
@@ -101,7 +100,6 @@ describe("the signature of a request", () => {
         const [request] = sent;
         expect(request && authorizationOf(request)).toBe(request?.headers["authorization"]);
       }),
-      { numRuns: 60 },
     );
   });
 });
@@ -121,7 +119,6 @@ test("a link that says what the SDK's says is the SDK's link", async () => {
       );
       expect(new URLSearchParams(query).get("X-Amz-Signature")).toBe(theirs.searchParams.get("X-Amz-Signature"));
     }),
-    { numRuns: 40 },
   );
 });
 

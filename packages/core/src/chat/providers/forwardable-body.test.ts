@@ -86,7 +86,6 @@ describe(`a request's own bytes ${verifies("CHAT-1")}`, () => {
           );
         },
       ),
-      { numRuns: 500 },
     );
   });
 });

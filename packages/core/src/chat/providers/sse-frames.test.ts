@@ -206,7 +206,6 @@ describe(`server-sent events in pieces ${verifies("CHAT-6")}`, () => {
         for (let at = 1; at < bytes.length; at += 1) expect(inPieces(cutAt(bytes, [at]))).toEqual(expected);
         expect(inPieces(Array.from(bytes, (byte) => Uint8Array.of(byte)))).toEqual(expected);
       }),
-      { numRuns: 60 },
     );
   });
 
@@ -215,7 +214,6 @@ describe(`server-sent events in pieces ${verifies("CHAT-6")}`, () => {
       fc.property(streams, fc.array(fc.nat(400), { maxLength: 12 }), (bytes, cuts) => {
         expect(inPieces(cutAt(bytes, cuts))).toEqual(whole(bytes));
       }),
-      { numRuns: 400 },
     );
   });
 
@@ -224,7 +222,6 @@ describe(`server-sent events in pieces ${verifies("CHAT-6")}`, () => {
       fc.property(streams, (bytes) => {
         expect(dataOf(scan(bytes))).toEqual(readPlainly(bytes.toString()));
       }),
-      { numRuns: 400 },
     );
   });
 });

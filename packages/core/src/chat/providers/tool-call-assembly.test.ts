@@ -560,7 +560,6 @@ describe(`tool calls in any pieces ${verifies("CHAT-3")}`, () => {
           expect(calls).toEqual(wanted.map(({ name, text }) => [name, text]));
         },
       ),
-      { numRuns: 150 },
     );
   });
 
@@ -580,7 +579,6 @@ describe(`tool calls in any pieces ${verifies("CHAT-3")}`, () => {
           expect(calls).toEqual([["f", text]]);
         },
       ),
-      { numRuns: 300 },
     );
   });
 
@@ -606,7 +604,6 @@ describe(`tool calls in any pieces ${verifies("CHAT-3")}`, () => {
         const { calls } = assemble(...(deltas as JsonValue[]));
         for (const [name] of calls) expect(name).not.toBe("");
       }),
-      { numRuns: 1_000 },
     );
   });
 });

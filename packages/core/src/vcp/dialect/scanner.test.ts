@@ -172,7 +172,6 @@ describe("whatever the text is", () => {
           expect(isAllShown || requests.length > 0).toBe(true);
         },
       ),
-      { numRuns: 2_000 },
     );
   });
 

@@ -85,7 +85,6 @@ describe(`any messages and variables ${verifies("VCP-19")}`, () => {
           for (const { content } of detected) expect(content).not.toMatch(/[0-9a-f]{24}:/);
         },
       ),
-      { numRuns: 300 },
     );
   });
 
@@ -111,7 +110,6 @@ describe(`any messages and variables ${verifies("VCP-19")}`, () => {
           expect(message?.["content"]).toBe(isSystem ? content.trim() : content);
         },
       ),
-      { numRuns: 500 },
     );
   });
 
