@@ -6,6 +6,7 @@ import { toAttachment } from "@toolyard/core/attachment";
 import type { PresignedRequest } from "@toolyard/core/ports/blob-store";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 import { parseByteRange, type ByteRange } from "./byte-range.ts";
+import { isKnown } from "./entity-tag.ts";
 import { answerThroughSink } from "./sink.ts";
 
 export interface StoredBytes {
@@ -27,11 +28,14 @@ export const tooLargeHere = {
   description: "More than this host can answer with (a function: 50 MB): 'Location' is a link that needs no key",
 } as const;
 
+export const knownToClient = { description: "The client has it: its etag is among those of 'If-None-Match'" } as const;
+
 /** Of what a function streams, all but 6 MB go at 2 MB/s, and it has a minute. */
 const largestStreamed = 50_000_000;
 
 export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<Response> {
   const etag = stored.etag === undefined ? undefined : `"${stored.etag.replaceAll(/[^\w.:-]/g, "_")}"`;
+  if (etag !== undefined && isKnown(c, etag)) return c.body(null, 304, { etag });
   const range = parseByteRange(wantedRange(c, etag), stored.bytes);
   const headers: Record<string, string> = {
     "content-type": headerValue(stored.mediaType) ?? "application/octet-stream",

@@ -225,7 +225,10 @@ describe(`what a file is answered with ${verifies("CHAT-19")}`, () => {
       expect(await get(range)).toMatchObject({ status: 200, text: "0123456789" });
     const etag = whole.headers.get("etag") ?? "";
     expect(await get("bytes=0-3", { "if-range": etag })).toMatchObject({ status: 206 });
+    for (const known of [etag, `"other", W/${etag}`, "*"])
+      expect(await get("bytes=0-3", { "if-none-match": known })).toMatchObject({ status: 304, text: "" });
     await put(member, "ranges/files/digits", "abcdefghij");
+    expect(await get("bytes=0-3", { "if-none-match": etag })).toMatchObject({ status: 206, text: "abcd" });
     expect(await get("bytes=0-3", { "if-range": etag })).toMatchObject({ status: 200, text: "abcdefghij" });
   });
 

@@ -6,7 +6,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { largestUploadBytes } from "@toolyard/core/ports/blob-store";
 import { blobPath, type BlobLink } from "@toolyard/core/secrets/blob-links";
 import * as z from "zod";
-import { answerBytes, ofAnyType } from "../answer-bytes.ts";
+import { answerBytes, knownToClient, ofAnyType } from "../answer-bytes.ts";
 import { headerOf, type AppContext, type AppDeps } from "../app-env.ts";
 import { defineRoute } from "../define-route.ts";
 
@@ -32,6 +32,7 @@ export const getBlob = defineRoute({
   responses: {
     200: { description: "The bytes, in their own media type", mediaType: ofAnyType },
     206: { description: "The bytes of the range", mediaType: ofAnyType },
+    304: knownToClient,
     416: { description: "Nothing of it lies in the range" },
   },
   async handler(c, { app, core, params: { token } }) {

@@ -4,7 +4,7 @@ import { newId } from "@toolyard/core/ids";
 import type { CallArchive } from "@toolyard/core/ports/archives";
 import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
-import { answerBytes, tooLargeHere } from "../answer-bytes.ts";
+import { answerBytes, knownToClient, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { archivedCallSchema } from "./calls.ts";
@@ -73,6 +73,7 @@ export const getCallArchive = defineRoute({
   responses: {
     200: { description: "One JSON object a line", mediaType: "application/x-ndjson", schema: archivedCallSchema },
     206: { description: "The bytes of the range", mediaType: "application/x-ndjson" },
+    304: knownToClient,
     307: tooLargeHere,
     416: { description: "Nothing of the archive lies in the range" },
   },

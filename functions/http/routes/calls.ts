@@ -20,7 +20,7 @@ import { placesOf } from "@toolyard/core/every-page";
 import type { CallFilter, CallPageRequest } from "@toolyard/core/ports/calls";
 import type { Page } from "@toolyard/core/ports/page";
 import * as z from "zod";
-import { answerBytes, ofAnyType, tooLargeHere } from "../answer-bytes.ts";
+import { answerBytes, ofAnyType, knownToClient, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIdempotencyKey, replayHeaders } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -323,6 +323,7 @@ export const getCallResult = defineRoute({
   responses: {
     200: { description: "The bytes, in the result's own media type", mediaType: ofAnyType },
     206: { description: "The bytes of the range", mediaType: ofAnyType },
+    304: knownToClient,
     307: tooLargeHere,
     416: { description: "Nothing of the result lies in the range" },
   },

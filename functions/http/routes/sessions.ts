@@ -14,7 +14,7 @@ import { presignFile } from "@toolyard/core/workspace/uploads";
 import { createWorkspace } from "@toolyard/core/workspace/workspace";
 import * as z from "zod";
 import { headerOf, type AppContext } from "../app-env.ts";
-import { answerBytes, ofAnyType, tooLargeHere } from "../answer-bytes.ts";
+import { answerBytes, ofAnyType, knownToClient, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { defaultExpiresInMs } from "./links.ts";
@@ -202,6 +202,7 @@ export const getFile = defineRoute({
   responses: {
     200: { description: "The bytes", mediaType: ofAnyType },
     206: { description: "The bytes of the range", mediaType: ofAnyType },
+    304: knownToClient,
     307: tooLargeHere,
     416: { description: "Nothing of the file lies in the range" },
   },
