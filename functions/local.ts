@@ -44,6 +44,8 @@ const defaultTickEveryMs = 5_000;
 /** Between two looks for what is to be told to connections that no process holds. */
 const pushEveryMs = 1_000;
 const defaultGraceMs = 25_000;
+/** Between the signal and the last connection that is taken: proxies learn meanwhile that this process ends. */
+const stopLingerMs = 2_000;
 /** Signals this close together are one: npm passes on what its whole process group has got already. */
 const oneStopMs = 500;
 /** After the grace, who is still being answered is told why it ends; this long that may take. */
@@ -75,8 +77,11 @@ export interface RunningServer {
   readonly banner: string;
   /** Has what it cannot serve said in the log; it listens all the same, since what is missing may come. */
   sayWhatIsMissing(): Promise<void>;
-  /** Takes nothing new, lets what is in hand end, and resolves when all is put away. */
-  stop(): Promise<void>;
+  /**
+   * Takes nothing new, lets what is in hand end, and resolves when all is put away.
+   * @param lingerMs so long whoever keeps a connection may still send on it; 0 unless told otherwise
+   */
+  stop(lingerMs?: number): Promise<void>;
 }
 
 interface Keys {
@@ -138,8 +143,9 @@ export async function startServer(environment: Environment, options: ServerOptio
       async sayWhatIsMissing() {
         await checkReadiness(composition.app);
       },
-      stop: () =>
+      stop: (lingerMs = 0) =>
         stopServer({
+          lingerMs,
           requests,
           realtime,
           background,
@@ -153,7 +159,7 @@ export async function startServer(environment: Environment, options: ServerOptio
     requests.refuse();
     sockets.promise.catch(() => undefined);
     sockets.reject(error);
-    await requests.close();
+    await requests.close(0);
     await dataDir.release();
     throw error;
   }
@@ -270,19 +276,17 @@ interface Running {
   readonly composition: Composition;
   readonly dataDir: DataDir;
   readonly log: FlushableLog;
+  readonly lingerMs: number;
   readonly graceMs: number;
 }
 
 async function stopServer(running: Running): Promise<void> {
-  const { requests, realtime, background, composition, dataDir, log, graceMs } = running;
-  requests.isDraining = true;
-  const closed = requests.close();
-  const working = Promise.all([requests.allDone(), realtime.stop(), background.stop()]);
-  const all = Promise.all([closed, working]);
-  if (!(await endsWithin(all, graceMs))) {
+  const { requests, realtime, background, composition, dataDir, log, lingerMs, graceMs } = running;
+  const working = Promise.all([requests.close(lingerMs), realtime.stop(), background.stop()]);
+  if (!(await endsWithin(working, graceMs))) {
     log.log("warn", "cutting off what is still in hand; leases and records keep it safe");
     requests.interrupt();
-    if (!(await endsWithin(all, lastWordMs))) {
+    if (!(await endsWithin(working, lastWordMs))) {
       requests.cutOff();
       await endsWithin(working, settleMs);
     }
@@ -353,7 +357,8 @@ async function main(parameters: readonly string[]): Promise<void> {
       }
       stoppingSince = performance.now();
       log.log("info", "stopping", { signal });
-      void running.stop().then(
+      // Who sits at the terminal has no proxy before it.
+      void running.stop(signal === "SIGTERM" ? stopLingerMs : 0).then(
         () => process.exit(0),
         (thrown: unknown) => {
           log.log("error", "the end was not clean", { ...describeThrown(thrown) });

@@ -22,7 +22,6 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
   const services = { app: deps, routes, authenticator };
   const exchange = {
     log: core.log,
-    isDraining: deps.isDraining ?? (() => false),
     metrics: deps.metrics,
     traces: core.traces,
     answerError: (c: AppContext, thrown: unknown): Response => answerError(c, thrown, core.publicUrl),

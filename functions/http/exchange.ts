@@ -8,7 +8,7 @@ import type { Log } from "@toolyard/core/ports/log";
 import type { Span, TraceParent, Traces } from "@toolyard/core/ports/traces";
 import { randomHex } from "@toolyard/core/random-hex";
 import { formatTraceparent, parseTraceparent, UnsampledSpan } from "@toolyard/core/traces/trace-context";
-import { headerOf, hostOf, type AppContext, type Exchange } from "./app-env.ts";
+import { headerOf, type AppContext, type Exchange } from "./app-env.ts";
 import { isAlreadySent } from "./sink.ts";
 
 /** Nothing in an answer is for a shared cache or another origin's eyes; callers are told apart by their key. */
@@ -27,7 +27,6 @@ const answerHeaders: Readonly<Record<string, string>> = {
 
 export interface ExchangeOptions {
   readonly log: Log;
-  readonly isDraining: () => boolean;
   readonly metrics?: Metrics | undefined;
   readonly traces?: Traces | undefined;
   /** What the request is answered with where that throws which was to answer it. */
@@ -37,12 +36,11 @@ export interface ExchangeOptions {
 /** Opens the exchange, has the request answered in it, and closes it. */
 export async function answerInExchange(
   c: AppContext,
-  { log, isDraining, metrics, traces, answerError }: ExchangeOptions,
+  { log, metrics, traces, answerError }: ExchangeOptions,
   respond: (c: AppContext) => Response | Promise<Response>,
 ): Promise<Response> {
   const exchange = toExchange(c, log, traces);
   c.set("exchange", exchange);
-  if (isDraining() && hostOf(c).incoming !== undefined) exchange.headers["connection"] = "close";
   let response: Response;
   try {
     response = await respond(c);

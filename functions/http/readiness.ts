@@ -29,7 +29,14 @@ const probeOwner = "_canary";
 
 const recent = new WeakMap<AppDeps, { readonly at: number; readonly checks: Promise<readonly Check[]> }>();
 
-export function checkReadiness(app: AppDeps): Promise<readonly Check[]> {
+export async function checkReadiness(app: AppDeps): Promise<readonly Check[]> {
+  const checks = await checkParts(app);
+  return app.isDraining?.() === true
+    ? [...checks, { name: "draining", ok: false, detail: "The process has been told to stop." }]
+    : checks;
+}
+
+function checkParts(app: AppDeps): Promise<readonly Check[]> {
   const now = app.core.clock.now();
   const known = recent.get(app);
   if (known !== undefined && now - known.at < keptMs) return known.checks;
@@ -38,18 +45,14 @@ export function checkReadiness(app: AppDeps): Promise<readonly Check[]> {
   return checks;
 }
 
-async function runChecks({ core, isDraining }: AppDeps): Promise<readonly Check[]> {
-  const checks = [
+function runChecks({ core }: AppDeps): Promise<readonly Check[]> {
+  return Promise.all([
     check(core, "database", () => askDatabase(core)),
     check(core, "blobs", () => checkBlobs(core)),
     check(core, "queue", () => core.queue.ping()),
     check(core, "master_key", () => openMasterKeys(core)),
     checkCredentials(core),
-  ];
-  const done = await Promise.all(checks);
-  return isDraining?.() === true
-    ? [...done, { name: "draining", ok: false, detail: "The process has been told to stop." }]
-    : done;
+  ]);
 }
 
 /** What an operator looks at first. */

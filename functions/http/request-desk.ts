@@ -5,6 +5,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { getRequestListener, RequestError } from "@hono/node-server";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
@@ -42,6 +43,8 @@ export class RequestDesk {
     this.server = createServer(
       {
         keepAliveTimeout: 65_000,
+        // Of the body too, and a large file comes over a slow line; headers have their minute.
+        requestTimeout: 3_600_000,
         maxHeaderSize: maxHeaderBytes,
         shouldUpgradeCallback: wantsUpgrade,
         // Node's own refusal says nothing; ours is below.
@@ -82,21 +85,35 @@ export class RequestDesk {
     this.#ready.reject(new Error("the server did not start"));
   }
 
-  /** Takes no new connections; those that are open end as soon as they carry no request. */
-  close(): Promise<void> {
-    return new Promise((resolve) => {
-      const closeIdle = (): void => {
-        this.server.closeIdleConnections();
-        // Connections on which nothing was ever sent are not among the idle ones.
-        for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy();
-      };
-      const closingIdle = setInterval(closeIdle, 50);
-      this.server.close(() => {
-        clearInterval(closingIdle);
-        resolve();
-      });
-      closeIdle();
-    });
+  /**
+   * Takes no new connections, and ends those that are open. A proxy that keeps one may be sending on it just now, so it
+   * has `lingerMs` to do so, in which it may also connect and hear that this process ends: what comes is answered, and
+   * the answer says that it was the connection's last one.
+   */
+  async close(lingerMs: number): Promise<void> {
+    this.isDraining = true;
+    for (const socket of this.#open) this.#endAfterUse(socket, lingerMs);
+    if (this.#open.size > 0) await sleep(lingerMs);
+    const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
+    for (const socket of this.#open) if (socket.bytesRead === 0) this.#endUnused(socket, lingerMs);
+    await closed;
+    await this.#allDone();
+  }
+
+  #endAfterUse(socket: Socket, lingerMs: number): void {
+    const answer = this.#answers.get(socket);
+    if (answer === undefined || answer.writableFinished) this.#endUnused(socket, lingerMs);
+    else if (answer.headersSent) answer.once("finish", () => this.#endUnused(socket, lingerMs));
+    else answer.shouldKeepAlive = false;
+  }
+
+  /** Ends the connection, unless it is used within that time. */
+  #endUnused(socket: Socket, ms: number): void {
+    const bytes = socket.bytesRead;
+    const ending = setTimeout(() => {
+      if (socket.bytesRead === bytes) socket.destroy();
+    }, ms);
+    socket.once("close", () => clearTimeout(ending));
   }
 
   /** Whoever is still being answered is to be told why that ends. */
@@ -110,7 +127,7 @@ export class RequestDesk {
   }
 
   /** The app holds no request any more. */
-  allDone(): Promise<void> {
+  #allDone(): Promise<void> {
     if (this.#inHand === 0) return Promise.resolve();
     return new Promise((resolve) => {
       this.#whenIdle = resolve;
@@ -119,6 +136,7 @@ export class RequestDesk {
 
   readonly #take = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     this.#answers.set(incoming.socket, outgoing);
+    if (this.isDraining) outgoing.shouldKeepAlive = false;
     // Probes that still speak HTTP/1.0 name no host, and may.
     if (incoming.headers.host === undefined && incoming.httpVersion !== "1.0") {
       refuseNameless(outgoing);

@@ -222,9 +222,9 @@ test("a start without the master key of what is there says so beside the banner:
 });
 
 describe("the end", () => {
-  test("waits for a stream under way, takes nothing new, and is 0", async () => {
+  test("waits for a stream under way, says so to who asks, then takes nothing new, and is 0", async () => {
     const llm = await startLlmStub();
-    llm.script({ ...textRound("one two three four five six seven eight"), gapMs: 100 });
+    llm.script({ ...textRound("one two three four five six seven eight"), gapMs: 500 });
     const started = start(await newDirectory(), {
       OPENAI_BASE_URL: llm.url,
       TOOLYARD_DEFAULT_MODEL: "stub-1",
@@ -239,13 +239,57 @@ describe("the end", () => {
     });
     expect(answer.status).toBe(200);
     started.child.kill("SIGTERM");
-    await sleep(100);
+    await expect.poll(started.err).toContain('"msg":"stopping"');
+    // Asked a moment before it is told to stop as well: what is kept of that does not hide it.
+    const asked = await fetch(`${url}/health/ready`);
+    expect([asked.status, asked.headers.get("connection")]).toEqual([503, "close"]);
+    expect(await asked.text()).toContain('"name":"draining","ok":false');
+    await sleep(2_100);
     await expect(fetch(`${url}/health`)).rejects.toThrow("fetch failed");
     const text = await answer.text();
     expect(text).toContain("eight");
     expect(text.endsWith("data: [DONE]\n\n")).toBe(true);
     expect(await started.ended).toBe(0);
     expect(started.err()).not.toContain("cutting off");
+    await llm.close();
+  });
+
+  test("answers what a proxy sends meanwhile on a connection that it has kept, and says that it is the last one", async () => {
+    const llm = await startLlmStub();
+    const message = { role: "assistant", content: "late" };
+    llm.script({ json: { choices: [{ index: 0, message, finish_reason: "stop" }] }, delayMs: 500 });
+    const key = "an-operator-key-of-some-length";
+    const started = start(await newDirectory(), {
+      OPENAI_BASE_URL: llm.url,
+      TOOLYARD_DEFAULT_MODEL: "stub-1",
+      TOOLYARD_ADMIN_KEY: key,
+    });
+    const { hostname: host, port } = new URL(await ready(started));
+    const ask = async (agent: Agent, path: string, body?: string): Promise<readonly unknown[]> => {
+      const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+      const asked = request({ agent, host, port, path, headers, method: body === undefined ? "GET" : "POST" });
+      asked.end(body);
+      const [answer] = await once(asked, "response");
+      answer.resume();
+      await once(answer, "end");
+      return [answer.statusCode, answer.headers.connection, asked.reusedSocket];
+    };
+    const kept = new Agent({ keepAlive: true });
+    const underWay = new Agent({ keepAlive: true });
+    await ask(kept, "/health");
+    const chat = ask(
+      underWay,
+      "/v1/chat/completions",
+      JSON.stringify({ messages: [{ role: "user", content: "wait" }] }),
+    );
+    await expect.poll(() => llm.requests.length).toBe(1);
+    started.child.kill("SIGTERM");
+    await expect.poll(started.err).toContain('"msg":"stopping"');
+    expect(await ask(kept, "/health")).toEqual([200, "close", true]);
+    expect(await chat).toEqual([200, "close", false]);
+    expect(await started.ended).toBe(0);
+    kept.destroy();
+    underWay.destroy();
     await llm.close();
   });
 
