@@ -199,6 +199,9 @@ describe.each(cases)(`%s:// ${verifies("URI-1", "URI-4", "CFG-1", "CFG-2", "CFG-
     const report = await tenant.client.post(`/v1/tool-services/${id}/test`);
     expect(report).toMatchObject({ ok: false, error: { code: "tool_unreachable" } });
     expect(isErrorCode(report.error.code)).toBe(true);
+    // Who configures it is told where to look.
+    expect(report.error.param).toMatch(/^config\./);
+    expect(report.detail).toContain(report.error.param);
     expect(await tenant.client.post(`/v1/tool-services/${service.id}/test`)).toMatchObject({ ok: true });
   });
 

@@ -73,7 +73,7 @@ export function toUnreachable(error: Error, options: { readonly peer: Peer; read
       "not_sent",
     );
   }
-  const text = isSent ? afterSending(code) : beforeSending(code);
+  const text = isSent ? afterSending(code) : whyNotConnected(error);
   return withDelivery(
     new GatewayError("tool_unreachable", `${subjectOf(peer)} ${text}.`, { cause: error }),
     isSent ? "uncertain" : "not_sent",
@@ -91,7 +91,9 @@ const certificateTexts: readonly (readonly [codes: RegExp, said: string])[] = [
   [/CERT|TLS|SSL|SIGNATURE/, "has no certificate that is trusted for this name (…)"],
 ];
 
-function beforeSending(code: string): string {
+/** What a peer did instead of being connected to, as what follows its name. */
+export function whyNotConnected(error: Error): string {
+  const code = codeOf(error);
   if (code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "EAI_NODATA") return `cannot be resolved (${code})`;
   if (code === "ECONNREFUSED") return "refused the connection";
   if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT") return "could not be connected to in time";

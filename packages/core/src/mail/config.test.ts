@@ -35,3 +35,17 @@ test.each([
 ])(`%s lets %s be written to: %j ${verifies("MAIL-1")}`, (pattern, recipient, expected) => {
   expect(isAllowedBy(allowedBy(pattern), parseAddress(recipient) ?? "")).toBe(expected);
 });
+
+test.each([
+  ["smtp.example.com", true],
+  ["127.0.0.1", true],
+  ["::1", true],
+  ["fe80::1", true],
+  ["127.0.0.1:8025", false],
+  ["fade:25", false],
+  ["smtp.example.com:587", false],
+  ["smtp://smtp.example.com", false],
+])(`the host '%s' is one: %j; a port stands beside it ${verifies("MAIL-1")}`, (host, expected) => {
+  const parsed = mailConfigSchema.safeParse({ host, from: "shop@example.com", profiles: { notify: {} } });
+  expect(parsed.success).toBe(expected);
+});

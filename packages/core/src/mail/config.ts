@@ -102,7 +102,10 @@ export const mailConfigSchema = z
     host: z
       .string()
       .max(253)
-      .regex(/^(?:[\p{L}\p{N}._-]+|[0-9a-f:.]+)$/iu, "must be a host name or an address, without port and scheme")
+      .regex(
+        /^(?:[\p{L}\p{N}._-]+|(?=.*:.*:)[0-9a-f:.]+)$/iu,
+        "must be a host name or an address, without port and scheme",
+      )
       .meta({ description: "SMTP server.", example: "smtp.example.com" }),
     port: z
       .int()

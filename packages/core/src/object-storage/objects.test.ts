@@ -171,3 +171,16 @@ describe(`a store that takes no upload in parts ${verifies("OSS-1")}`, () => {
     expect(isClosed).toBe(true);
   });
 });
+
+describe(`an address at which there is no store ${verifies("OSS-1")}`, () => {
+  test.each([
+    ["PUT", "tool_failed", /answered 404; check 'config.bucket', 'config.endpoint'/],
+    ["GET", "object_not_found", /There is no object 'a.txt'/],
+  ] as const)("has nothing missing of what is to be written, only its place (%s)", async (method, code, said) => {
+    const { client } = bucketThat({ status: 404, body: pieces("Not Found") });
+    await expect(client.send({ method, ...ref })).rejects.toMatchObject({
+      code,
+      message: expect.stringMatching(said),
+    });
+  });
+});

@@ -66,9 +66,11 @@ export class S3Client {
     return this.#sendOnce(request);
   }
 
-  toError(refusal: S3Refusal, { named }: S3Request): Error {
+  toError(refusal: S3Refusal, { method, named }: S3Request): Error {
     const { toolName, redact } = this.#options;
-    return toS3Error(refusal, { toolName, key: named, redact });
+    // Of what is to be written nothing is missing but its place.
+    const key = method === "PUT" || method === "POST" ? undefined : named;
+    return toS3Error(refusal, { toolName, key, redact });
   }
 
   /** A link that does the request without a key until it expires; its headers have to be sent with it. */

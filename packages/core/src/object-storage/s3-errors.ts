@@ -28,7 +28,7 @@ export interface S3Refusal {
 export interface RefusedRequest {
   /** Name of the tool, for messages. */
   readonly toolName: string;
-  /** As the caller named it; absent: the request is about the bucket. */
+  /** Of an object that has to be there, as the caller named it. */
   readonly key?: string | undefined;
   readonly redact: (text: string) => string;
 }
@@ -168,6 +168,7 @@ const adviceByStatus: Readonly<Record<number, string>> = {
   301: elsewhere,
   307: elsewhere,
   403: notAllowed,
+  404: inPlace,
 };
 
 function shorten(text: string): string {

@@ -11,6 +11,7 @@ import { definitionHash, quarantineOf, type Quarantine } from "./pins.ts";
 import { requireService, runtimeOf } from "./register.ts";
 import type { ServiceRuntime } from "./scheme.ts";
 import type { DiscoveredTool, ToolService } from "./service.ts";
+import { withFieldsToSee } from "./unreached.ts";
 
 export interface ListedServiceTools {
   readonly service: ToolService;
@@ -75,7 +76,9 @@ export async function discoverIfPossible(
   // With the credentials that came with the change.
   const context = { ...given, config: (await currentConfig(deps, given.tenant)) ?? given.config };
   try {
-    const found = await probing(context, withinMs, async (probe) => runtime.discover(service, probe));
+    const found = await probing(context, { runtime, service, withinMs }, async (probe) =>
+      runtime.discover(service, probe),
+    );
     if (found !== undefined)
       await keepTools(deps, context.tenant, { service, found: { ...found, pinning: runtime.pinning(service) } });
     return undefined;
@@ -131,7 +134,7 @@ async function discover(
   context: CallContext,
   { runtime, service }: Asked,
 ): Promise<ToolService> {
-  const named = await probing(context, probeTimeoutMs, async (probe) => runtime.discover(service, probe));
+  const named = await probing(context, { runtime, service }, async (probe) => runtime.discover(service, probe));
   if (named === undefined) return service;
   return keepTools(deps, context.tenant, {
     service,
@@ -143,12 +146,13 @@ async function discover(
 const deafMs = 500;
 
 /**
- * Work on a back end that is no call, in so many milliseconds.
+ * Work on a back end that is no call, in so many milliseconds. It is for whoever configures the service, so its errors
+ * name the fields to look at.
  * @throws GatewayError `tool_timeout` where they are over
  */
 export async function probing<Found>(
   context: CallContext,
-  withinMs: number,
+  { runtime, service, withinMs = probeTimeoutMs }: Asked & { readonly withinMs?: number },
   work: (probe: InvocationContext) => Promise<Found>,
 ): Promise<Found> {
   const signal = AbortSignal.timeout(withinMs);
@@ -160,7 +164,8 @@ export async function probing<Found>(
   try {
     return await Promise.race([working, late]);
   } catch (error) {
-    throw signal.aborted ? tooSlow(error) : withoutSecrets(context, error);
+    const thrown = signal.aborted ? tooSlow(error) : withoutSecrets(context, error);
+    throw thrown instanceof GatewayError ? withFieldsToSee(runtime, service, thrown) : thrown;
   } finally {
     clearTimeout(timer);
     working.catch(() => undefined);

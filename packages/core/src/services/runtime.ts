@@ -181,6 +181,10 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     return this.#behaviour.probe(this.#open(record), context);
   }
 
+  reachedBy(record: ToolService): readonly string[] {
+    return this.#behaviour.reachedBy(this.#open(record));
+  }
+
   retire(tenant: string, record: Pick<ToolService, "id">): void {
     this.#deps.connections.retire(tenant, record);
   }

@@ -120,6 +120,8 @@ export interface SchemeBehaviour<Config> {
   breaker?(service: OpenService<Config>): BreakerOptions | undefined;
   /** Reaches the back end without a side effect. @throws GatewayError that says what is wrong */
   probe(service: OpenService<Config>, context: InvocationContext): Promise<ProbeReport>;
+  /** Fields of the configuration that say where the back end is; none where they are the gateway's to know. */
+  reachedBy(service: OpenService<Config>): readonly string[];
   /** The request of a call, for schemes over HTTP; null where there is none. */
   explain?(call: Omit<ServiceCall<Config>, "call">, request: ExplainInput): Promise<ExplainedRequest | null>;
   /** The client of a tool that acts for its user. */
@@ -170,6 +172,8 @@ export interface ServiceRuntime {
   discover(record: ToolService, context: InvocationContext): Promise<DiscoveredTools> | undefined;
   pinning(record: ToolService): Pinning;
   probe(record: ToolService, context: InvocationContext): Promise<ProbeReport>;
+  /** Paths below `config`. @throws GatewayError `invalid_definition` */
+  reachedBy(record: ToolService): readonly string[];
   /** Ends what is held for a service that is gone or disabled. */
   retire(tenant: string, record: Pick<ToolService, "id">): void;
 }

@@ -2,7 +2,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../core-deps.ts";
 import { toGatewayError, type GatewayError } from "../errors/gateway-error.ts";
-import { probeTimeoutMs, probing } from "./list-tools.ts";
+import { probing } from "./list-tools.ts";
 import { requireService, runtimeOf } from "./register.ts";
 
 export interface TestResult {
@@ -23,7 +23,7 @@ export async function testService(
   const started = performance.now();
   const took = (): number => Math.round(performance.now() - started);
   try {
-    const { detail } = await probing(context, probeTimeoutMs, (probe) => runtime.probe(service, probe));
+    const { detail } = await probing(context, { runtime, service }, (probe) => runtime.probe(service, probe));
     return { ok: true, detail: context.redactor.redact(detail), durationMs: took(), error: undefined };
   } catch (thrown) {
     const error = toGatewayError(thrown);

@@ -9,6 +9,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createMessageBrokers } from "./message-brokers.ts";
 import { createMessageConsumers } from "./message-consumers.ts";
+import { loginRefused } from "./sockets.ts";
 
 const kinds: readonly BrokerKind[] = ["rabbitmq", "kafka", "redis", "rocketmq"];
 const servers: Server[] = [];
@@ -96,6 +97,23 @@ describe.each(kinds)(`opening %s ${verifies("MQ-4")}`, (kind) => {
     });
     await expect(closed.open(account(kind, [1]))).rejects.toMatchObject({ code: "egress_denied" });
   });
+});
+
+test(`who dials a port without TLS by TLS is told so, in words that are no library's ${verifies("MQ-4")}`, async () => {
+  const port = await listen((socket) => void socket.once("data", () => socket.end("AMQP\u0000\u0000\u0009\u0001")));
+  const opening = brokers.open({ ...account("rabbitmq", [port]), tls: {} });
+  await expect(opening).rejects.toMatchObject({
+    code: "tool_unreachable",
+    message: `The broker at '127.0.0.1:${port}' could not be reached: it does not speak TLS there (ERR_SSL_WRONG_VERSION_NUMBER).`,
+  });
+});
+
+test.each([
+  ["redis", "give 'config.password'."],
+  ["rabbitmq", "give 'config.username' and 'config.password'."],
+] as const)(`a login that %s wants is told with the fields to give ${verifies("MQ-4")}`, (kind, advice) => {
+  const server = { host: "127.0.0.1", port: 1 };
+  expect(loginRefused(account(kind, [1]), server, "who are you").message).toContain(`(who are you); ${advice}`);
 });
 
 test.each([

@@ -86,6 +86,7 @@ describe(`a server of Redis ${verifies("MQ-4")}`, () => {
 
   test.each([
     ["behind half of a line's end", `+PONG\r?$2000000000\r\n${":1\r\n".repeat(1_000)}`],
+    ["before which another protocol begins", "AMQP\u0000\u0000\u0009\u0001"],
     ["in a form of a later version", `%2000000000\r\n${":1\r\n".repeat(1_000)}`],
   ])("that hides a long one %s cannot be published to", async (_what, answer) => {
     const opening = brokers.open(account("redis", await redis([answer])));

@@ -30,6 +30,9 @@ import {
   type BrokerDeps,
 } from "./sockets.ts";
 
+/** Of a virtual host that is not there, or is closed to who asks. */
+const codeOfNoHost = 530;
+
 /** A queue for delays goes when nobody has used it for so long after its last message is due. */
 const delayQueueKeptMs = 60_000;
 
@@ -63,7 +66,11 @@ export async function connectRabbitMq(
     const { code, text } = readRefusal(error);
     if (code === 403) throw loginRefused(account, server, text);
     if (code === undefined) throw unreachable(server, text, error);
-    throw refused(`The broker at '${nameOf(server)}' refused the connection: ${text}.`, { code, delivery: "not_sent" });
+    const advice = code === codeOfNoHost ? "; see 'config.virtual_host'" : "";
+    throw refused(`The broker at '${nameOf(server)}' refused the connection: ${text}${advice}.`, {
+      code,
+      delivery: "not_sent",
+    });
   } finally {
     clearTimeout(timer);
   }

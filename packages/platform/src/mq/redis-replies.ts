@@ -10,6 +10,7 @@ const [carriageReturn, lineFeed] = [0x0d, 0x0a];
 /** Of an element of a list: its type, and the end of its line. */
 const shortestElement = 3;
 const lineTypes: ReadonlySet<string> = new Set(["+", "-", ":"]);
+const types: ReadonlySet<string> = new Set([...lineTypes, "$", "*"]);
 
 export class IncomingReplies {
   readonly #largest: number;
@@ -47,6 +48,8 @@ export class IncomingReplies {
     const to = end === -1 ? bytes.length : end;
     // Only its beginning counts.
     if (this.#line.length < 32) this.#line += bytes.toString("latin1", from, Math.min(to, from + 32));
+    // The client has words of its own for it, before the line is whole.
+    if (this.#line !== "" && !types.has(this.#line[0] ?? "")) throw new Error("no reply of Redis");
     this.#isEnding = end !== -1;
     this.#grow(to - from + 1);
     return this.#isEnding ? to + 1 : to;
@@ -76,7 +79,7 @@ export class IncomingReplies {
 
   /** @param length of a blob or a list; -1: there is none */
   #announce(type: string, length: string | undefined): void {
-    if (length === undefined || (type !== "$" && type !== "*")) throw new Error("no reply of Redis");
+    if (length === undefined) throw new Error("no reply of Redis");
     const count = Math.max(0, Number(length));
     if (type === "*") {
       this.#open += count;

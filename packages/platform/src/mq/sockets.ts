@@ -2,6 +2,7 @@
 import { isIP, type Socket } from "node:net";
 import { connect as startTls, getCACertificates } from "node:tls";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { whyNotConnected } from "@toolyard/core/blind/egress-errors";
 import type { Egress, EgressTls } from "@toolyard/core/ports/egress";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
 import { withDelivery } from "@toolyard/core/errors/delivery";
@@ -49,11 +50,11 @@ function encrypt(socket: Socket, server: BrokerServer, { ca, cert, key, serverNa
     const fail = (error: Error): void => {
       clearTimeout(timer);
       socket.destroy();
-      reject(unreachable(server, `TLS: ${error.message}`, error));
+      reject(unreachable(server, "code" in error ? `it ${whyNotConnected(error)}` : error.message, error));
     };
-    const timer = setTimeout(() => secure.destroy(new Error(`no handshake within ${setUpMs} ms`)), setUpMs);
+    const timer = setTimeout(() => secure.destroy(new Error(`no TLS handshake within ${setUpMs} ms`)), setUpMs);
     secure.on("error", fail);
-    secure.once("close", () => fail(new Error("it closed the connection")));
+    secure.once("close", () => fail(new Error("it closed the connection in the TLS handshake")));
     secure.once("secureConnect", () => {
       clearTimeout(timer);
       secure.removeListener("error", fail);
@@ -89,10 +90,10 @@ export function unreachable(server: BrokerServer, what: string, cause?: unknown)
 }
 
 /** @returns marked `not_sent` */
-export function loginRefused({ login }: BrokerAccount, server: BrokerServer, what: string): GatewayError {
+export function loginRefused({ kind, login }: BrokerAccount, server: BrokerServer, what: string): GatewayError {
   const advice =
     login === undefined
-      ? "give 'config.username' and 'config.password'"
+      ? `give ${kind === "redis" ? "" : "'config.username' and "}'config.password'`
       : `check 'config.username', or set '${login.credential}' again with PUT /v1/credentials/${encodeURIComponent(login.credential)}`;
   return withDelivery(
     new GatewayError(

@@ -74,8 +74,14 @@ export function toOpenFailure(error: unknown, account: MailAccount): GatewayErro
   const failure = toFailure(error);
   if (failure.code === "EAUTH") return authenticationFailed({ peer, account, code, text, cause: error });
   if (failure.code === "ETLS" || isTlsError(failure)) return encryptionFailed(peer, account, error);
-  if (code === undefined)
-    return new GatewayError("tool_unreachable", `${peer} did not open a session: ${text}.`, { cause: error });
+  if (code === undefined) {
+    // A port for TLS from the start waits for us to begin, as we do for it.
+    const hint =
+      failure.code === "ETIMEDOUT" && account.security !== "tls"
+        ? "; where its port is for TLS from the start, 'config.security' has to be 'tls'"
+        : "";
+    return new GatewayError("tool_unreachable", `${peer} did not open a session: ${text}${hint}.`, { cause: error });
+  }
   return isPutOff(code)
     ? new GatewayError("tool_deferred", `${peer} puts us off: ${text}.`, { extra: { smtp_code: code }, cause: error })
     : new GatewayError("tool_failed", `${peer} does not serve us: ${text}.`, {

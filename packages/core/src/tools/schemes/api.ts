@@ -47,6 +47,7 @@ export const apiScheme = defineScheme({
       invoke: (call, context) => http.invoke(call, context),
       breaker: ({ config }) => config.breaker,
       probe: (service, context) => http.probe(service, context),
+      reachedBy: () => ["base_url"],
     };
   },
 });

@@ -46,6 +46,7 @@ export const mailScheme = defineScheme({
       const login = username === undefined ? "no login" : `logged in as '${username}'`;
       return { detail: `${host}:${portOf(config)} answers; ${protection}; ${login}.` };
     },
+    reachedBy: () => ["host", "port", "security"],
   }),
 });
 

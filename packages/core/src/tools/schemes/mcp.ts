@@ -167,6 +167,7 @@ export const mcpScheme = defineScheme({
       },
       breaker: ({ config }) => config.breaker,
       probe: (service, context) => servers.probe(service, context),
+      reachedBy: ({ config }) => (config.url === undefined ? [] : ["url", "transport"]),
       userClient: async ({ config }, context) => {
         const { authConfig, literals } = toHttpAuth(config);
         const names = authConfig?.mapping.map(({ source }) => source) ?? [];

@@ -57,6 +57,7 @@ export const mqScheme = defineScheme({
       const login = username === undefined ? "" : ` as '${username}'`;
       return { detail: `${found}: connected${login}, ${protection}.` };
     },
+    reachedBy: () => ["servers", "security"],
   }),
 });
 

@@ -168,6 +168,8 @@ export const ossScheme = defineScheme({
     },
     breaker: ({ config }) => config.breaker,
     probe: (service, context) => probe(deps, service, context),
+    // Without an endpoint it is the vendor's, which the region is a part of.
+    reachedBy: ({ config }) => [config.endpoint === undefined ? "region" : "endpoint"],
   }),
 });
 

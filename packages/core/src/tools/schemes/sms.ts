@@ -44,6 +44,7 @@ export const smsScheme = defineScheme({
       ),
     invoke: (call, context) => send(call, context, deps),
     probe: (service, context) => probe(service, context, deps),
+    reachedBy: () => ["account.endpoint"],
   }),
 });
 

@@ -61,6 +61,7 @@ export const svcScheme = defineScheme({
       },
       breaker: ({ config }) => config.breaker,
       probe: async (service, context) => (await calls()).probe(service, context),
+      reachedBy: ({ config }) => [config.discovery === undefined ? "endpoints" : "discovery", "secure"],
     };
   },
 });
