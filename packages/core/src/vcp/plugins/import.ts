@@ -23,7 +23,9 @@ import { parseEnvFile } from "./env-file.ts";
 import { packPluginFiles, storePluginFiles, type PackedFolder } from "./files.ts";
 import type { PluginFolder, ReadFolders } from "./folders.ts";
 import { blockedFileName } from "./manifest.ts";
+import { warningsOfManifest } from "./manifest-warnings.ts";
 import { describeTool } from "./parameters.ts";
+import { staticPluginsOf } from "../static/static-plugin.ts";
 import type { ZipFile } from "../../zip.ts";
 
 export type VcpImportDeps = Pick<CoreDeps, "repos" | "blobs" | "sealer" | "adapters" | "log">;
@@ -143,7 +145,7 @@ async function planFolder(context: CallContext, folder: PluginFolder, startsDisa
   const hash = hashOfPlugin(content);
   const plugin: NewPlugin = { ...content, enabled: existing?.enabled ?? !(folder.isBlocked || startsDisabled), hash };
   const changedFields = existing === undefined || existing.hash === hash ? [] : fieldsChanged(existing, plugin);
-  return { folder, plugin, packed, envFiles, existing, changedFields, warnings: warningsOf(folder) };
+  return { folder, plugin, packed, envFiles, existing, changedFields, warnings: warningsOf(context, folder) };
 }
 
 /** Keys of a file's lines that have a value. */
@@ -171,11 +173,19 @@ function fieldsChanged(existing: PluginRecord, plugin: NewPlugin): readonly stri
   return changed.length === 0 ? ["definition"] : changed;
 }
 
-function warningsOf({ manifest, files }: PluginFolder): readonly string[] {
+function warningsOf({ config }: CallContext, { manifest, files }: PluginFolder): readonly string[] {
+  const others = staticPluginsOf(config).filter(({ name }) => name !== manifest.name);
+  const filledBy = (placeholder: string): string | undefined =>
+    others.findLast(({ placeholders }) => placeholders.includes(placeholder))?.name;
   const { script } = manifest.entryPoint;
-  if (manifest.protocol !== "direct" || script === undefined) return [];
-  const isThere = files.some(({ path }) => path === script.replace(/^\.\//, ""));
-  return isThere ? [] : [`Its module '${script}' is not among its files.`];
+  const isMissing =
+    manifest.protocol === "direct" &&
+    script !== undefined &&
+    files.every(({ path }) => path !== script.replace(/^\.\//, ""));
+  return [
+    ...(isMissing ? [`Its module '${script}' is not among its files.`] : []),
+    ...warningsOfManifest(manifest, filledBy),
+  ];
 }
 
 /** Values before rows: from the moment that a row is there, its plugin can run. */

@@ -56,6 +56,35 @@ describe(`outcomes of plugins ${verifies("VCP-4")}`, () => {
     expect(outcome.kind).toBe(observed.humanTool.status === 200 ? "success" : "error");
   });
 
+  test.for([
+    { stdout: "", advice: /wrote nothing to stdout/ },
+    { stdout: " \n", advice: /wrote nothing to stdout/ },
+    { stdout: 'Loading…\n{"status":"success"}', advice: /whole of stdout .* belongs on stderr/ },
+    { stdout: '{"status":"success"}\n{"status":"success"}', advice: /whole of stdout .* belongs on stderr/ },
+    { stdout: "{'status': 'success'}", advice: /whole of stdout .* belongs on stderr/ },
+    { stdout: '{"result":1}', advice: /'status', "success" or "error"/ },
+    { stdout: '{"status":"ok","result":1}', advice: /'status', "success" or "error"/ },
+    { stdout: "[1]", advice: /is JSON, but no object/ },
+  ])("says what an author can do about $stdout", ({ stdout, advice }) => {
+    const outcome = outcomeOfStdout(speaker, { stdout, stderr: "", exitCode: 0, ended: "exit" }, limitMs);
+    expect(outcome).toMatchObject({ kind: "error", reason: "crashed", advice: expect.stringMatching(advice) });
+  });
+
+  test.for([{ exitCode: 137 }, { exitCode: null }])("says that a process was killed ($exitCode)", ({ exitCode }) => {
+    const outcome = outcomeOfStdout(speaker, { stdout: "", stderr: "", exitCode, ended: "exit" }, limitMs);
+    expect(outcome).toMatchObject({ advice: expect.stringContaining("killed by a signal") });
+  });
+
+  test("says which field of the manifest starts what could not be started, and how long it had", () => {
+    const exit = { stdout: "", stderr: "not found", exitCode: null };
+    expect(outcomeOfStdout(speaker, { ...exit, ended: "spawn" }, limitMs)).toMatchObject({
+      advice: expect.stringContaining("'entryPoint.command'"),
+    });
+    expect(outcomeOfStdout(speaker, { ...exit, ended: "timeout" }, limitMs)).toMatchObject({
+      advice: expect.stringMatching(/4000 ms.*'communication\.timeout'/),
+    });
+  });
+
   test("honours what the specification says beside the result", () => {
     const stdout = JSON.stringify({ status: "success", result: "r", messageForAI: "Look at it.", base64: "AAAA" });
     const outcome = outcomeOfStdout(speaker, { stdout, stderr: "", exitCode: 0, ended: "exit" }, limitMs);

@@ -22,8 +22,8 @@ export interface VcpFailure {
   /** `plugin_error`: the plugin said so; `plugin_execution_error`: it could not say anything. With `timestamp`. */
   readonly error: JsonObject;
   readonly reason: "said" | "crashed" | "timeout" | "output" | "not_started" | "aborted";
-  /** Of a time limit that was reached, which upstream's words leave out. */
-  readonly limitMs?: number;
+  /** What its author can do about it, which upstream's words leave out. */
+  readonly advice?: string;
 }
 
 export type VcpOutcome = VcpSuccess | VcpFailure;
@@ -57,14 +57,18 @@ export function outcomeOfStdout(speaker: Speaker, exit: Said, limitMs: number): 
         `Plugin "${name}" wrote more than a result may have ('result_max_bytes'). Stdout: ${beginningOf(stdout, redactor)}`,
       );
     case "spawn":
-      return failedToRun(speaker, "not_started", `Plugin "${name}" could not be started. ${stderr.trim()}`);
+      return {
+        ...failedToRun(speaker, "not_started", `Plugin "${name}" could not be started. ${stderr.trim()}`),
+        advice: "Its manifest says how, in 'entryPoint.command'.",
+      };
     case "aborted":
       return failedToRun(speaker, "aborted", `Plugin "${name}" was stopped before it answered.`);
     case "exit": {
       const answer = readAnswer(stdout);
-      return answer === undefined
-        ? failedToRun(speaker, "crashed", notUnderstood(speaker, exit))
-        : outcomeOfAnswer(speaker, answer);
+      if (answer !== undefined) return outcomeOfAnswer(speaker, answer);
+      const crashed = failedToRun(speaker, "crashed", notUnderstood(speaker, exit));
+      const advice = exit.exitCode === 0 ? whatStdoutLacks(stdout) : whatEndedIt(exit.exitCode);
+      return advice === undefined ? crashed : { ...crashed, advice };
     }
     default:
       return ended satisfies never;
@@ -76,6 +80,23 @@ export function readAnswer(stdout: string): JsonObject | undefined {
   const parsed = parseJsonExactly(stdout.trim());
   const status = isJsonObject(parsed) ? parsed["status"] : undefined;
   return isJsonObject(parsed) && (status === "success" || status === "error") ? parsed : undefined;
+}
+
+/** Of an output that is no answer. */
+function whatStdoutLacks(stdout: string): string {
+  const text = stdout.trim();
+  if (text === "") return "It wrote nothing to stdout, which has to hold one JSON object.";
+  const parsed = parseJsonExactly(text);
+  if (parsed === undefined) return "The whole of stdout has to be one JSON object; what is logged belongs on stderr.";
+  return isJsonObject(parsed)
+    ? `The object has to have a 'status', "success" or "error".`
+    : "What it wrote to stdout is JSON, but no object.";
+}
+
+/** Of a process that was ended from outside, which shells and walls tell by a code above 128. */
+function whatEndedIt(exitCode: number | null): string | undefined {
+  const isKilled = exitCode === null || exitCode > 128;
+  return isKilled ? "It was killed by a signal, as the system does where memory runs out." : undefined;
 }
 
 /** The outcome of `{status, result?, error?, messageForAI?, base64?}`. */
@@ -145,7 +166,8 @@ export function timedOut(
   { words, limitMs }: { readonly words: string; readonly limitMs: number },
 ): VcpFailure {
   const message = `Plugin "${speaker.name}" ${words}${seenOf(speaker, exit)}`;
-  return { ...failedToRun(speaker, "timeout", message), limitMs };
+  const advice = `It had ${limitMs} ms: 'timeout' of the URI, or 'communication.timeout' of its manifest.`;
+  return { ...failedToRun(speaker, "timeout", message), advice };
 }
 
 function notUnderstood(speaker: Speaker, { stdout, stderr, exitCode }: Omit<Said, "ended">): string {

@@ -130,14 +130,11 @@ const codes = {
 /** Characters of an error that are carried on. */
 const longestError = 16_384;
 
-function toGatewayError(name: string, { error, reason, limitMs }: VcpFailure): GatewayError {
+function toGatewayError(name: string, { error, reason, advice }: VcpFailure): GatewayError {
   const kept = boundedError(error);
   const details: ErrorDetails = { toolName: name, extra: { vcp_error: kept } };
-  const limit =
-    limitMs === undefined
-      ? ""
-      : ` (It had ${limitMs} ms: 'timeout' of the URI, or 'communication.timeout' of its manifest.)`;
-  const failure = new GatewayError(codes[reason], `'${name}' failed: ${wordsOf(kept)}${limit}`, details);
+  const hint = advice === undefined ? "" : ` (${advice})`;
+  const failure = new GatewayError(codes[reason], `'${name}' failed: ${wordsOf(kept)}${hint}`, details);
   // A process that was ended is over, and so is what it could do: it has answered by its end.
   return withDelivery(failure, reason === "not_started" ? "not_sent" : reason === "aborted" ? "uncertain" : "answered");
 }
