@@ -35,7 +35,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
       c.get("exchange").route = route.path;
       return route.respond(c, services);
     };
-    app.on(route.method.toUpperCase(), toHonoPath(route.path), answered(respond));
+    for (const path of addressesOf(route)) app.on(route.method.toUpperCase(), toHonoPath(path), answered(respond));
   }
   const all = Object.values(routes);
   const allowed = allowedMethods(all);
@@ -95,13 +95,20 @@ function unmatched(c: AppContext, { allowed, ...addresses }: Addresses): Gateway
   return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${method}.`);
 }
 
+function addressesOf({ path, opensAtRoot = false }: RouteModule): readonly string[] {
+  const root = path.replace(/\/\{\w+\+\}$/, "");
+  return opensAtRoot ? [path, root, `${root}/`] : [path];
+}
+
 /** `/v1/plugins/{id}` as hono spells it; `{path+}` also matches slashes. */
 function toHonoPath(path: string): string {
   return path.replaceAll(/\{(\w+)\}/g, ":$1").replaceAll(/\{(\w+)\+\}/g, ":$1{.+}");
 }
 
 function allowedMethods(routes: readonly RouteModule[]): (path: string) => readonly string[] {
-  const patterns = routes.map(({ method, path }) => ({ method: method.toUpperCase(), pattern: toPattern(path) }));
+  const patterns = routes.flatMap((route) =>
+    addressesOf(route).map((path) => ({ method: route.method.toUpperCase(), pattern: toPattern(path) })),
+  );
   return (path) => {
     const found = patterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
     return [...new Set(found.includes("GET") ? [...found, "HEAD"] : found)].sort();

@@ -146,6 +146,8 @@ export interface RouteDescription {
   readonly method: Method;
   /** OpenAPI spelling: `/v1/plugins/{id}`; `{path+}` also matches slashes. */
   readonly path: string;
+  /** The address before the path's open end, with a slash behind it or none, is the route as well. */
+  readonly opensAtRoot?: boolean;
   readonly summary: string;
   readonly description?: string;
   readonly tags: readonly string[];

@@ -248,6 +248,28 @@ describe(`a service ${verifies("VCP-7")}`, () => {
     expect((await tenant.client.send("get", "/v1/plugins/Nobody/http/x")).status).toBe(404);
   });
 
+  test("answers where its router begins, with a slash behind it or none", async () => {
+    const code = `module.exports = {
+      registerApiRoutes(router) {
+        router.get("/", (request, response) => response.json({ at: request.originalUrl, a: request.query.a }));
+        router.post("/", (request, response) => response.status(201).json(request.body));
+      },
+    };`;
+    await add(module("Board", "service", code, { hasApiRoutes: true }));
+    await start();
+    for (const path of [
+      "/v1/plugins/Board/http",
+      "/v1/plugins/Board/http/",
+      "/api/plugins/Board",
+      "/api/plugins/Board/",
+    ]) {
+      const got = await tenant.client.send("get", `${path}?a=1`);
+      expect([path, got.status, got.json.a]).toEqual([path, 200, "1"]);
+      expect((await tenant.client.send("post", path, { b: 2 })).json).toEqual({ b: 2 });
+    }
+    expect((await tenant.client.send("get", "/v1/plugins/Nobody/http")).status).toBe(404);
+  });
+
   test("answers its routes at both addresses, as calls of the tenant", async () => {
     await add(routed());
     await start();

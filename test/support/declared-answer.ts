@@ -32,12 +32,13 @@ const errorSchema = z.strictObject({
 
 const patterns = Object.values(routes as Readonly<Record<string, RouteModule>>).map((route) => ({
   route,
-  pattern: toPattern(route.path),
+  pattern: toPattern(route.path, route.opensAtRoot),
 }));
 
-function toPattern(path: string): RegExp {
+function toPattern(path: string, opensAtRoot = false): RegExp {
   const literal = path.replaceAll(/[^\w/{}+-]/g, "\\$&");
-  return new RegExp(`^${literal.replaceAll(/\{\w+\}/g, "[^/]+").replaceAll(/\{\w+\+\}/g, ".+")}$`, "s");
+  const open = opensAtRoot ? literal.replace(/\/\{\w+\+\}$/, "(?:/.*)?") : literal;
+  return new RegExp(`^${open.replaceAll(/\{\w+\}/g, "[^/]+").replaceAll(/\{\w+\+\}/g, ".+")}$`, "s");
 }
 
 /**

@@ -58,6 +58,7 @@ function defineFor(method: Method, path: string): RouteModule {
   return defineRoute({
     method,
     path,
+    opensAtRoot: true,
     summary: "A route of a plugin's module",
     description:
       "Answered by the module where it is held (docs/vcp-modules.md). The request's method, path, query, body and headers that say nothing of the caller are passed on, and the answer comes back whole. Without a node that holds modules: 503 `node_required`.",
@@ -65,7 +66,7 @@ function defineFor(method: Method, path: string): RouteModule {
     scope: "tools",
     admission: "own",
     request: {
-      params: z.strictObject({ name: z.string(), path: z.string() }),
+      params: z.strictObject({ name: z.string(), path: z.string().default("") }),
       ...(method === "get"
         ? {}
         : {
