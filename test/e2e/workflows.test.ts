@@ -99,12 +99,13 @@ describe(`running a workflow ${verifies("FLOWRUN-1")}`, () => {
     expect(misspelt.json.error).toMatchObject({
       code: "flow_not_found",
       param: "workflow_id",
-      message: "There is no published flow 'lok_up'; is 'look_up' meant?",
+      message:
+        "There is no published flow 'lok_up'; publish it with POST /v1/flows/{id}/publish, or is 'look_up' meant?",
     });
     const unlike = await runWorkflow({ workflow_id: "quarterly_report", stream: false });
     expect([unlike.status, unlike.json.error.message]).toEqual([
       404,
-      "There is no published flow 'quarterly_report'; publish one with POST /v1/flows/{id}/publish.",
+      "There is no published flow 'quarterly_report'; publish it with POST /v1/flows/{id}/publish.",
     ]);
   });
 

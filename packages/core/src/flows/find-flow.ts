@@ -20,8 +20,9 @@ export function findFlow({ flows }: Pick<TenantConfig, "flows">, name: string): 
 /** Why a name means no flow, as a part of a sentence. */
 export function whyNoFlow({ flows }: Pick<TenantConfig, "flows">, name: string): string {
   const nearest = nearestName(name, [...flows.map((flow) => flow.name), ...shippedHeads().keys()]);
-  const hint = nearest === undefined ? "publish one with POST /v1/flows/{id}/publish" : `is '${nearest}' meant?`;
-  return `there is no published flow '${name}'; ${hint}`;
+  // A draft of that name is in no snapshot, so publishing is named beside every guess.
+  const guess = nearest === undefined ? "" : `, or is '${nearest}' meant?`;
+  return `there is no published flow '${name}'; publish it with POST /v1/flows/{id}/publish${guess}`;
 }
 
 /** @throws GatewayError `flow_not_found` for a name or a version that there is not, or a flow that is disabled */
