@@ -664,6 +664,9 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         const listed = await allOf(list, ({ id }) => id);
         expect(listed).toHaveLength(3);
         expect(await allOf(list, ({ id }) => id, "desc")).toEqual(listed.toReversed());
+        await repos.credentials.put(tenant, { name: "x", level: "user", userId: "ann", version: 1, sealed: "s" });
+        const { data, hasMore } = await repos.credentials.list(tenant, { limit: 1, order: "asc" }, "ann");
+        expect([data.map(({ userId }) => userId), hasMore]).toEqual([["ann"], false]);
       });
     });
 

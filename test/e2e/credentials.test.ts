@@ -159,6 +159,25 @@ describe(`a user's own credential ${verifies("BLIND-5")}`, () => {
     expect(await sentBy(ann)).toBe("Bearer of-ann-by-admin");
   });
 
+  test("is listed to its user, who sees neither the tenant's nor those of others", async () => {
+    await tenant.putCredential("SIGNATURE", "of-ann", "ann");
+    await tenant.putCredential("API_TOKEN", "of-bob", "bob");
+    const list = async (client: Client, query = ""): Promise<readonly string[]> =>
+      (await client.get(`/v1/credentials${query}`)).data.map(
+        ({ name, user_id }: Json) => `${name} of ${user_id ?? "all"}`,
+      );
+    expect(await list(ann)).toEqual(expect.arrayContaining(["API_TOKEN of ann", "SIGNATURE of ann"]));
+    expect(await list(ann)).toHaveLength(2);
+    expect(await list(ann, "?limit=1")).toHaveLength(1);
+    expect(await list(bob)).toEqual(["API_TOKEN of bob"]);
+    expect(await list(tenant.client)).toEqual(
+      expect.arrayContaining(["API_TOKEN of all", "API_TOKEN of ann", "API_TOKEN of bob"]),
+    );
+    const nobody = await (await tenant.newKey({ scopes: ["tools"] })).client.send("get", "/v1/credentials");
+    expect(nobody).toMatchObject({ status: 403, json: { error: { param: "manage" } } });
+    expect((await bob.send("delete", "/v1/credentials/API_TOKEN?user_id=bob")).status).toBe(204);
+  });
+
   test("leaves the tenant's in use when it is deleted", async () => {
     expect((await ann.send("delete", "/v1/credentials/API_TOKEN?user_id=ann")).status).toBe(204);
     expect(await sentBy(ann)).toBe("Bearer of-the-tenant");

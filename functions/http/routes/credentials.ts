@@ -5,7 +5,7 @@
 import { credentialNameSchema } from "@toolyard/core/blind/definition";
 import { sealCredential } from "@toolyard/core/blind/credential-resolver";
 import { requireScope } from "@toolyard/core/calls/admit";
-import type { Caller } from "@toolyard/core/callers/caller";
+import { hasScope, type Caller } from "@toolyard/core/callers/caller";
 import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
@@ -71,7 +71,7 @@ const valueSchema = z
   );
 
 /** Anybody may look after their own; everything else is management. */
-function requireMaySet(caller: Caller, userId: string | undefined): void {
+function requireMayTend(caller: Caller, userId: string | undefined): void {
   if (userId === undefined || userId !== caller.userId) requireScope(caller, "manage");
 }
 
@@ -104,7 +104,7 @@ export const putCredential = defineRoute({
   },
   isolation: { kind: "nothing-owned", reason: "Names are each tenant's own: the same name is another credential." },
   async handler(c, { core, caller, tenant, config, params, body }) {
-    requireMaySet(caller, body.user_id);
+    requireMayTend(caller, body.user_id);
     await requireName(core, tenant, params.name, body.user_id ?? null);
     const credential = await sealCredential(
       { sealer: core.sealer, credentials: core.repos.credentials },
@@ -124,14 +124,19 @@ export const listCredentials = defineRoute({
   method: "get",
   path: "/v1/credentials",
   summary: "List credentials, without their values",
+  description: "One's own; with 'manage' all of the tenant and of its users.",
   tags,
-  scope: "manage",
+  scope: null,
   list: true,
   request: { query: pageQuery },
   responses: { 200: { description: "A page of credentials", schema: listSchema(credentialSchema) } },
   isolation: { kind: "list", arrange: arrangeCredential },
-  handler: async (c, { core, tenant, query }) =>
-    c.json(toList(await core.repos.credentials.list(tenant, toPageRequest(query)), viewCredential, idOf)),
+  async handler(c, { core, caller, tenant, query }) {
+    const all = hasScope(caller, "manage");
+    if (!all) requireMayTend(caller, caller.userId);
+    const page = await core.repos.credentials.list(tenant, toPageRequest(query), all ? undefined : caller.userId);
+    return c.json(toList(page, viewCredential, idOf));
+  },
 });
 
 export const deleteCredential = defineRoute({
@@ -145,7 +150,7 @@ export const deleteCredential = defineRoute({
   responses: { 204: { description: "The value is gone" } },
   isolation: { kind: "object", arrange: async (owner) => ({ params: { name: await arrangeCredential(owner) } }) },
   async handler(c, { core, caller, tenant, params, query }) {
-    requireMaySet(caller, query.user_id);
+    requireMayTend(caller, query.user_id);
     if (!(await core.repos.credentials.delete(tenant, params.name, query.user_id ?? null))) {
       throw new GatewayError("not_found", `There is no credential '${params.name}'.`, { param: "name" });
     }

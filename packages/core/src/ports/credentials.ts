@@ -25,7 +25,8 @@ export interface CredentialRepo {
   put(tenant: string, credential: StoredCredential): Promise<CredentialView>;
   /** Values of these names: the user's where there is one, else the tenant's. Marks them used. */
   fetch(tenant: string, names: readonly string[], userId: string | undefined): Promise<readonly StoredCredential[]>;
-  list(tenant: string, page: PageRequest): Promise<Page<CredentialView>>;
+  /** Of `userId` alone where it is given. */
+  list(tenant: string, page: PageRequest, userId?: string): Promise<Page<CredentialView>>;
   all(tenant: string): Promise<readonly StoredCredential[]>;
   delete(tenant: string, name: string, userId: string | null): Promise<boolean>;
 }

@@ -135,12 +135,12 @@ export function createCredentialRepo(shards: Shards, onBrokenRow: OnBrokenRow): 
       return preferUsers(readAll(stored, found));
     },
 
-    list: async (tenant, page) => {
+    list: async (tenant, page, userId) => {
+      const ofTenant = eq(sysUserCredential.tenant, tenant);
+      const wanted = userId === undefined ? ofTenant : and(ofTenant, eq(sysUserCredential.userId, userId));
       const [found] = await shards
         .databaseFor(tenant)
-        .batch([selectPage(views, eq(sysUserCredential.tenant, tenant), pageAfterNumber(page, "cred"))], {
-          readonly: true,
-        });
+        .batch([selectPage(views, wanted, pageAfterNumber(page, "cred"))], { readonly: true });
       return readPage(views, found, page);
     },
 
