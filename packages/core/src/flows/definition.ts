@@ -54,10 +54,24 @@ const valueObjectSchema = z.custom<JsonObject>(isJsonObject, "Invalid input: exp
   description: 'An object of values, or {"$": "<JSONata>"} that comes to one.',
 });
 
-const expressionSchema = z.string().min(1).max(10_000).meta({
-  description: "JSONata over {input, steps, context, item}.",
-  example: "$sum(steps.fetch.output.rows.amount)",
-});
+function expressionOf(text: z.ZodString): z.ZodString {
+  return text.min(1).max(10_000).meta({
+    description: "JSONata over {input, steps, context, item}.",
+    example: "$sum(steps.fetch.output.rows.amount)",
+  });
+}
+
+const expressionSchema = expressionOf(z.string());
+
+/** Of fields that take nothing but an expression: whoever marks it there, as in a value, is told that. */
+const bareExpressionSchema = expressionOf(
+  z.string({
+    error: ({ input }) =>
+      isJsonObject(input)
+        ? `is an expression itself: write its text alone, not in {"${expressionMark}": …}`
+        : undefined,
+  }),
+);
 
 /** A text, or the expression that comes to it. */
 const textSchema = z
@@ -116,7 +130,7 @@ const toolNode = z
 
 const conditionNode = z.strictObject({
   kind: z.literal("condition"),
-  if: expressionSchema,
+  if: bareExpressionSchema,
   // oxlint-disable-next-line unicorn/no-thenable -- the field's name in every such language; no node is ever awaited
   then: nodeIdSchema,
   else: nodeIdSchema.optional().meta({ description: "Absent: the flow, or the body this node is in, ends here." }),
@@ -125,7 +139,9 @@ const conditionNode = z.strictObject({
 
 const switchNode = z.strictObject({
   kind: z.literal("switch"),
-  on: expressionSchema.meta({ description: "Comes to a text, a number or true/false, which is looked up in `cases`." }),
+  on: bareExpressionSchema.meta({
+    description: "Comes to a text, a number or true/false, which is looked up in `cases`.",
+  }),
   cases: z.record(z.string().max(1_000), nodeIdSchema),
   default: nodeIdSchema.optional().meta({ description: "Absent: a value without a case is an error." }),
   ...failing,
@@ -196,7 +212,7 @@ const modelNode = z.strictObject({
   ...working,
 });
 
-const transformNode = z.strictObject({ kind: z.literal("transform"), expression: expressionSchema, ...working });
+const transformNode = z.strictObject({ kind: z.literal("transform"), expression: bareExpressionSchema, ...working });
 
 const endNode = z.strictObject({
   kind: z.literal("end"),

@@ -68,6 +68,16 @@ describe("definitions of flows", () => {
     expect(await problems(flow({ first: node }))).toEqual(expected);
   });
 
+  test.each<[string, JsonValue]>([
+    ["if", JSON.parse('{ "kind": "condition", "if": { "$": "true" }, "then": "last" }') as JsonValue],
+    ["on", { kind: "switch", on: { $: "input.a" }, cases: {}, default: "last" }],
+    ["expression", { kind: "transform", expression: { $: "1" }, next: "last" }],
+  ])("says of '%s', which is an expression itself, that it is marked", async (field, first) => {
+    expect(await problems(flow({ first, last: { kind: "end" } }))).toMatchObject({
+      [`/nodes/first/${field}`]: 'is an expression itself: write its text alone, not in {"$": …}',
+    });
+  });
+
   test.each<[string, JsonValue, string]>([
     ["an unknown field", { first: { kind: "end", outputs: 1 } }, "/nodes/first/outputs"],
     ["an unknown kind", { first: { kind: "jump" } }, "/nodes/first/kind"],
