@@ -168,6 +168,17 @@ describe("paths and methods that are not there", () => {
     expect(/there is (\S+ [^\s:]+)/.exec(String(message))?.[1]).toBe(meant);
   });
 
+  test("an address with an id left out is told that, and not another route that it looks like", async () => {
+    const path = "/v1/things/{id}";
+    const thing = defineRoute({ ...open, method: "get", path, summary: "One", handler: (c) => c.text("") });
+    const { send } = setup({ thing });
+    const messageOf = async (sent: string): Promise<unknown> => (await errorOf(await send("GET", sent))).message;
+    expect(await messageOf("/v1/things//parts")).toBe(
+      "There is no route GET /v1/things//parts; nothing stands between two of its slashes, where an id may be missing; GET /openapi.json lists all.",
+    );
+    expect(await messageOf("//v1//things/7")).toContain("look at the base address");
+  });
+
   test("405 lists what the path answers", async () => {
     const remove = defineRoute({
       ...open,

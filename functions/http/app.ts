@@ -8,7 +8,7 @@ import { describeThrown } from "../describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
 import { toMcpRefusal } from "./mcp-refusal.ts";
 import { once } from "@toolyard/core/once";
-import { findMeantRoute, isOfBase } from "./meant-route.ts";
+import { findMeantRoute, hasEmptyPart, isOfBase } from "./meant-route.ts";
 import { answerInExchange } from "./exchange.ts";
 import { answerPreflight } from "./preflight.ts";
 import { challengeFor } from "./protected-resource.ts";
@@ -83,12 +83,7 @@ function unmatched(c: AppContext, { allowed, ...addresses }: Addresses): Gateway
   const { method, path } = c.req;
   const methods = allowed(path);
   if (methods.length === 0) {
-    const meant = addresses.meant()(method, path);
-    const instead = otherApis.has(path)
-      ? "models answer at POST /v1/chat/completions, and "
-      : meant === undefined
-        ? ""
-        : `there is ${method} ${meant}${isOfBase(meant, path) ? ": look at the base address that the client is set to" : ""}; `;
+    const instead = insteadOf(method, path, addresses.meant);
     return new GatewayError("not_found", `There is no route ${method} ${path}; ${instead}GET /openapi.json lists all.`);
   }
   c.get("exchange").headers["allow"] = methods.join(", ");
@@ -98,6 +93,16 @@ function unmatched(c: AppContext, { allowed, ...addresses }: Addresses): Gateway
 function addressesOf({ path, opensAtRoot = false }: RouteModule): readonly string[] {
   const root = path.replace(/\/\{\w+\+\}$/, "");
   return opensAtRoot ? [path, root, `${root}/`] : [path];
+}
+
+/** What whoever asked there may have meant, as a part of a sentence. */
+function insteadOf(method: string, path: string, findMeant: Addresses["meant"]): string {
+  if (otherApis.has(path)) return "models answer at POST /v1/chat/completions, and ";
+  if (hasEmptyPart(path)) return "nothing stands between two of its slashes, where an id may be missing; ";
+  const meant = findMeant()(method, path);
+  if (meant === undefined) return "";
+  const base = isOfBase(meant, path) ? ": look at the base address that the client is set to" : "";
+  return `there is ${method} ${meant}${base}; `;
 }
 
 /** `/v1/plugins/{id}` as hono spells it; `{path+}` also matches slashes. */

@@ -40,6 +40,11 @@ export function isOfBase(meant: string, path: string): boolean {
   );
 }
 
+/** Whether a word is left out within: a variable that was not set. At its start it is the base address that ends in a slash. */
+export function hasEmptyPart(path: string): boolean {
+  return /[^/]\/\/+[^/]/.test(path.replace(/^\/+v1\/+/, "/"));
+}
+
 function partsOf(path: string): readonly string[] {
   return path.split("/").filter((part) => part !== "");
 }
