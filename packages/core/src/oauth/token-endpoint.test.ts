@@ -196,6 +196,18 @@ describe(`what a token endpoint may answer ${verifies("BLIND-3", "BLIND-8")}`, (
     expect(oauthErrorOf(error)).toBeUndefined();
   });
 
+  test.each([429, 500])(
+    "status %i may pass with a word of the server's own as well, and is not asked twice",
+    async (status) => {
+      const busy = json({ error: "too_many_requests", error_description: "Global limit has been reached" });
+      const error = await failureOf(ask({ status, ...busy, headers: { ...busy.headers, "retry-after": "7" } }));
+      expect(error).toMatchObject({ code: "tool_failed", details: { extra: { status }, retryAfterMs: 7_000 } });
+      expect(error.message).toContain("too_many_requests");
+      expect(oauthErrorOf(error)).toBeUndefined();
+      expect(server.requests).toHaveLength(1);
+    },
+  );
+
   test("'temporarily_unavailable' is not the client's fault, whatever the status", async () => {
     const error = await failureOf(ask({ status: 400, ...json({ error: "temporarily_unavailable" }) }));
     expect(error.code).toBe("tool_failed");

@@ -24,7 +24,7 @@ export function toAnswerError(client: OAuthClient, answer: TokenAnswer): Gateway
   const { fields, response } = answer;
   const code = fields["error"];
   if (typeof code === "string" && /^[\x20-\x7e]{1,64}$/.test(code)) return toRefusal(client, answer, code);
-  if (response.status === 429 || response.status >= 500) {
+  if (isBusy(answer)) {
     return failedServer(client, answer, `answered with status ${response.status}`);
   }
   const isOk = response.status >= 200 && response.status <= 299;
@@ -40,6 +40,10 @@ export function toAnswerError(client: OAuthClient, answer: TokenAnswer): Gateway
     "token_url",
     `The authorization server answered a token request with ${what} instead of a token; ${check(client, "token_url")}.`,
   );
+}
+
+function isBusy({ response: { status } }: TokenAnswer): boolean {
+  return status === 429 || status >= 500;
 }
 
 interface Advice {
@@ -102,8 +106,11 @@ function toRefusal(client: OAuthClient, answer: TokenAnswer, code: string): Gate
   const { fields, redact, grant } = answer;
   const description = fields["error_description"];
   const said = typeof description === "string" ? ` ("${quote(redact(description))}")` : "";
-  if (serverFaults.has(code)) return failedServer(client, answer, `answered '${code}'${said}`);
   const known = Object.hasOwn(advice, code) ? advice[code] : undefined;
+  // Servers that limit or fail say so in words of their own, too ('too_many_requests').
+  if (serverFaults.has(code) || (known === undefined && isBusy(answer))) {
+    return failedServer(client, answer, `answered '${redact(code)}'${said}`);
+  }
   const text = known?.text(client, grant) ?? `${check(client, "token_url")} and the client's settings at the server`;
   return invalid(
     client,
