@@ -74,7 +74,7 @@ export const chatRequestSchema = z.looseObject({
     .string()
     .min(1)
     .optional()
-    .describe("Omitted: the first of the tenant's models that can serve the request; reported in the answer."),
+    .describe("Omitted: the setting 'default_model', else the first of the tenant's models; reported in the answer."),
   messages: z.array(messageSchema).min(1, "must hold at least one message").max(mostMessages),
   tools: z
     .array(clientToolSchema)
