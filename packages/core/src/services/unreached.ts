@@ -11,11 +11,7 @@ export function withFieldsToSee(runtime: ServiceRuntime, service: ToolService, e
   if (param === undefined) return error;
   const names = fields.map((field) => `'${field}'`).join(", ");
   const message = `${error.message.replace(/\.$/, "")}; see ${names}.`;
-  return new GatewayError(error.code, message, {
-    ...error.details,
-    ...(param === undefined ? {} : { param }),
-    cause: error,
-  });
+  return new GatewayError(error.code, message, { ...error.details, param, cause: error });
 }
 
 /** Nobody has answered, or somebody who has nothing at this address. */
