@@ -309,7 +309,13 @@ describe(`what is refused when a plugin is registered ${verifies("BLIND-10", "BL
     for (const body of ["text", 7, [], null]) {
       expect((await tenant.client.send("post", "/v1/plugins", body)).status).toBe(400);
     }
-    expect((await tenant.client.send("post", "/v1/plugins")).status).toBe(400);
+    // No field of that name is asked for: the body is the definition.
+    expect(await tenant.client.send("post", "/v1/plugins")).toMatchObject({
+      status: 400,
+      json: { error: { code: "invalid_definition", param: null, message: "The definition is required." } },
+    });
+    const listed = await tenant.client.send("post", "/v1/plugins/import", { definitions: [7] });
+    expect(listed.json.error).toMatchObject({ param: "definitions.0", message: expect.stringContaining("definition") });
   });
 });
 

@@ -487,12 +487,16 @@ function withIndexes(path: string): string {
   return path.replaceAll(/\.(\d+)(?=\.|$)/g, "[$1]");
 }
 
-/** @param root the field of a request that holds what was parsed; absent: the request is the definition */
+/** @param root the field of a request that holds what was parsed; absent: the definition is no field, but the body itself */
 function toInvalidDefinition(error: z.ZodError, root?: string): GatewayError {
   const told = schemaProblems(error).map(({ path, says }) => ({
-    param: root === undefined ? path.join(".") || "definition" : withIndexes([root, ...path].join(".")),
+    param: root === undefined ? path.join(".") : withIndexes([root, ...path].join(".")),
     message: says,
   }));
-  const [{ param, message } = { param: root ?? "definition", message: "is not valid" }] = told;
-  return new GatewayError("invalid_definition", `'${param}' ${message}.`, { param, ...listedProblems(told) });
+  const [{ param, message } = { param: root ?? "", message: "is not valid" }] = told;
+  const what = param === "" ? "The definition" : `'${param}'`;
+  return new GatewayError("invalid_definition", `${what} ${message}.`, {
+    ...(param === "" ? {} : { param }),
+    ...listedProblems(told),
+  });
 }
