@@ -113,6 +113,8 @@ describe("settings", () => {
     ["TOOLYARD_WS_URL", "https://host.example/ws"],
     ["BLOBS_URL", "file://elsewhere/blobs"],
     ["BLOBS_URL", "file:/blobs/%zz"],
+    ["AWS_ENDPOINT_URL_S3", "blobs:8333"],
+    ["TOOLYARD_WS_URL", "wss://"],
     ["TOOLYARD_SECURITY_CONTACT", "security@example.com"],
   ])("%s=%j is refused by name, without its value", (name, value) => {
     const problems = problemsOf({ [name]: value });
@@ -125,6 +127,13 @@ describe("settings", () => {
     "BLOBS_URL=%s names no directory, and does not mean where the process was started",
     (url) => {
       expect(problemsOf({ BLOBS_URL: url })).toEqual([expect.stringMatching(/^BLOBS_URL: must /)]);
+    },
+  );
+
+  test.each(["HOST", "TOOLYARD_DATA_DIR", "TOOLYARD_DEFAULT_MODEL", "DATABASE_AUTH_TOKEN"])(
+    "%s of nothing but blanks is refused: it would be taken for a name",
+    (name) => {
+      expect(problemsOf({ [name]: " \t" })).toEqual([`${name}: must hold more than blanks; leave it out or empty`]);
     },
   );
 

@@ -96,12 +96,21 @@ export class EnvironmentError extends Error {
 }
 
 /** An empty variable counts as not set: that is how compose files and CI leave one out. */
-const text = z.preprocess((value) => (value === "" ? undefined : value), z.string().optional());
+const text = z.preprocess(
+  (value) => (value === "" ? undefined : value),
+  z
+    .string()
+    .refine((value) => value.trim() !== "", {
+      message: "must hold more than blanks; leave it out or empty",
+      abort: true,
+    })
+    .optional(),
+);
 
 function url(schemes: readonly string[]): z.ZodType<string | undefined> {
   const message = `must be a URL that starts with ${schemes.join(" or ")}`;
   return text
-    .refine((value) => value === undefined || schemes.some((scheme) => value.startsWith(scheme)), { message })
+    .refine((value) => value === undefined || schemes.some((scheme) => isUrlOf(scheme, value)), { message })
     .transform((value) => (value?.startsWith("file:") === true ? value : value?.trim()));
 }
 
@@ -311,11 +320,11 @@ const variables = z.object({
   TOOLYARD_PUBLIC_URL: httpUrl,
   TOOLYARD_WS_URL: url(["ws:", "wss:"]),
   TOOLYARD_SECURITY_CONTACT: url(["mailto:", "https:", "tel:"]),
-  AWS_ENDPOINT_URL: text,
-  AWS_ENDPOINT_URL_KMS: text,
-  AWS_ENDPOINT_URL_LAMBDA: text,
-  AWS_ENDPOINT_URL_S3: text,
-  AWS_ENDPOINT_URL_SQS: text,
+  AWS_ENDPOINT_URL: httpUrl,
+  AWS_ENDPOINT_URL_KMS: httpUrl,
+  AWS_ENDPOINT_URL_LAMBDA: httpUrl,
+  AWS_ENDPOINT_URL_S3: httpUrl,
+  AWS_ENDPOINT_URL_SQS: httpUrl,
   AWS_LAMBDA_FUNCTION_NAME: text,
   AWS_LAMBDA_RUNTIME_API: text,
 });
@@ -498,6 +507,11 @@ function describe(issue: z.core.$ZodIssue): string {
   const values =
     issue.code === "invalid_value" ? `must be one of ${issue.values.map(String).join(", ")}` : issue.message;
   return `${issue.path.map(String).join(".")}: ${values}`;
+}
+
+function isUrlOf(scheme: string, value: string): boolean {
+  // What a file's has behind its scheme is the database's business.
+  return value.startsWith(scheme) && (scheme === "file:" || URL.canParse(value));
 }
 
 function isHttpUrl(value: string): boolean {

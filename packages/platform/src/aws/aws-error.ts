@@ -35,9 +35,16 @@ export function missingSetting(cause: unknown): string | undefined {
   return missingSettings[readAwsError(cause).name] ?? missingSettings[text];
 }
 
-/** Why it failed, safe to show: the error's name and never its text, which quotes what was sent. */
+/** What errors of the system are called, all of them: which one it is says their code. */
+const plainNames: readonly string[] = ["Error", "AggregateError", "TypeError"];
+
+/** Why it failed, safe to show: the error's name or code and never its text, which quotes what was sent. */
 export function reasonOf(cause: unknown): string {
-  return missingSetting(cause) ?? readAwsError(cause).name;
+  const missing = missingSetting(cause);
+  if (missing !== undefined) return missing;
+  const { name } = readAwsError(cause);
+  if (!plainNames.includes(name)) return name;
+  return cause instanceof Error && "code" in cause && typeof cause.code === "string" ? cause.code : name;
 }
 
 export function unavailable(
