@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, rm, stat } from "node:fs/promises";
+import { chmod, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -54,6 +54,18 @@ describe("the files", () => {
     const made = await openDatabase({ url: `file:${join(directory, "made", "new.db")}` });
     await made.close();
     expect(await rightsOf(join(directory, "made"))).toBe(0o700);
+  });
+
+  test("take nothing while something else, or nothing, lies where they were opened", async () => {
+    const away = `${path}.away`;
+    await database.batch([increment]);
+    await rename(path, away);
+    await expect.poll(() => database.batch([increment]).catch(String), { timeout: 3_000 }).toContain("put it back");
+    await writeFile(path, "");
+    await expect(value("SELECT n FROM c")).rejects.toThrow("moved, removed or replaced");
+    await rename(away, path);
+    await database.batch([increment]);
+    expect(await value("SELECT n FROM c")).toBeGreaterThan(1);
   });
 });
 

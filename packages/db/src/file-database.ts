@@ -3,6 +3,7 @@
  * once, every transaction begun and ended without giving up the event loop. Several processes may share
  * the file (write-ahead log); while another one writes, we wait asleep.
  */
+import { statSync } from "node:fs";
 import { mkdir, open } from "node:fs/promises";
 import { dirname } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
@@ -26,6 +27,8 @@ const groupLimit = 64;
 /** Beyond that nobody waits for others. */
 const longestGatherMs = 2;
 const preparedLimit = 500;
+/** Between two looks at whether what is open is still what everybody else finds at its path. */
+const lookEveryMs = 1_000;
 const backoff = { first: 1, ceiling: 25 };
 
 interface Prepared {
@@ -70,17 +73,34 @@ async function makePrivate(path: string): Promise<void> {
   }
 }
 
+const moved = "file was moved, removed or replaced while it was open; put it back, or start the process anew";
+
+function identityOf(path: string): string | undefined {
+  try {
+    const { dev, ino } = statSync(path);
+    return `${dev}:${ino}`;
+  } catch {
+    return undefined;
+  }
+}
+
 class FileDatabase implements Database {
   readonly #connection: DatabaseSync;
+  readonly #path: string;
+  /** Which file it is. */
+  readonly #file: string | undefined;
   readonly #budgetMs: number;
   readonly #prepared = new Map<string, Prepared>();
   readonly #waiting: Asked[] = [];
   readonly #reader: ThreadReader;
   #draining: Promise<void> | undefined;
+  #looksAgainAt = 0;
   #closed = false;
 
   constructor(connection: DatabaseSync, path: string, budgetMs: number) {
     this.#connection = connection;
+    this.#path = path;
+    this.#file = identityOf(path);
     this.#reader = new ThreadReader({ path, budgetMs });
     this.#budgetMs = budgetMs;
   }
@@ -113,9 +133,18 @@ class FileDatabase implements Database {
     this.#connection.close();
   }
 
+  /** The system goes on writing into a file that was removed, without a word: whatever was answered would be lost. */
+  #checkPlace(): void {
+    const now = performance.now();
+    if (now < this.#looksAgainAt) return;
+    if (identityOf(this.#path) !== this.#file) throw unavailable(moved);
+    this.#looksAgainAt = now + lookEveryMs;
+  }
+
   /** Readers are not held up by a writer, so they need not queue either. */
   async #read(statements: readonly Statement[], long: LongRead | undefined): Promise<readonly StatementResult[]> {
     try {
+      this.#checkPlace();
       if (long !== undefined) {
         const bound = statements.map(({ sql, args }) => ({ sql, args: args.map(toBound) }));
         return await this.#reader.read(bound, long);
@@ -167,6 +196,7 @@ class FileDatabase implements Database {
     const isOne = group.length === 1 && first?.statements.length === 1;
     const runAll = (): readonly (readonly StatementResult[])[] => group.map(({ statements }) => this.#run(statements));
     try {
+      this.#checkPlace();
       const results = await this.#whenFree(() => (isOne ? runAll() : this.#transact("BEGIN IMMEDIATE", runAll)));
       group.forEach(({ resolve }, index) => resolve(results[index] ?? []));
     } catch (error) {
