@@ -1,10 +1,12 @@
 /** The HTTP face of the gateway: one app for the server form, Lambda and tests. */
+import type { CoreDeps } from "@toolyard/core/core-deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { Hono } from "hono";
 import type { AppContext, AppDeps, AppEnv } from "./app-env.ts";
 import { authenticatorOf } from "./authenticator.ts";
 import type { RouteModule } from "./define-route.ts";
 import { describeThrown } from "../describe-thrown.ts";
+import { doubt } from "./doubts.ts";
 import { toErrorReply } from "./errors.ts";
 import { toMcpRefusal } from "./mcp-refusal.ts";
 import { once } from "@toolyard/core/once";
@@ -24,7 +26,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     log: core.log,
     metrics: deps.metrics,
     traces: core.traces,
-    answerError: (c: AppContext, thrown: unknown): Response => answerError(c, thrown, core.publicUrl),
+    answerError: (c: AppContext, thrown: unknown): Response => answerError(c, thrown, core),
   };
   // Around each handler, and not as hono's middleware: every layer of that costs each request promises.
   const answered = (respond: (c: AppContext) => Response | Promise<Response>) => (c: AppContext) =>
@@ -45,12 +47,13 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
   return app;
 }
 
-function answerError(c: AppContext, thrown: unknown, publicUrl: string): Response {
+function answerError(c: AppContext, thrown: unknown, core: CoreDeps): Response {
   const error = toGatewayError(thrown);
   const { requestId, traceId, span, route, log, rpcId = null } = c.get("exchange");
   // A caller's mistake is told, but is no failure of the server.
   span?.set({ "error.type": error.code });
   if (error.spec.http >= 500) {
+    doubt(core, error.code);
     log.log(error.code === "internal_error" ? "error" : "warn", "request failed", {
       request_id: requestId,
       trace_id: traceId,
@@ -62,7 +65,7 @@ function answerError(c: AppContext, thrown: unknown, publicUrl: string): Respons
   const { status, headers, body } = toErrorReply(error, requestId);
   const { method, path } = c.req;
   const refusal = toMcpRefusal(error, { method, path, accept: c.req.header("accept"), requestId, rpcId });
-  const challenge = challengeFor(error, { publicUrl, path, tenant: c.req.query("tenant") });
+  const challenge = challengeFor(error, { publicUrl: core.publicUrl, path, tenant: c.req.query("tenant") });
   return new Response(refusal ?? body, {
     status,
     headers: challenge === undefined ? headers : { ...headers, "www-authenticate": challenge },

@@ -26,6 +26,7 @@ interface Setup {
   readonly queuePing?: () => Promise<void>;
   readonly isDraining?: () => boolean;
   readonly tenant?: Tenant;
+  readonly getTenant?: TenantRepo["get"];
   /** Wrapped keys of tenants, by tenant. */
   readonly wrapped?: () => Promise<Readonly<Record<string, string>>>;
   readonly credentials?: () => StoredCredential[];
@@ -51,11 +52,14 @@ function setup({
   queuePing = () => Promise.resolve(),
   isDraining = () => false,
   tenant,
+  getTenant = () => Promise.resolve(tenant),
   wrapped = () => Promise.resolve({}),
   credentials = () => [],
 }: Setup): {
   readonly core: FakeCore;
   readonly ask: () => Promise<{ readonly status: number; readonly body: unknown }>;
+  /** A request of the operator's that looks at a tenant; its status. */
+  readonly look: () => Promise<number>;
 } {
   const core = createFakeCore({
     core: {
@@ -68,7 +72,7 @@ function setup({
       ping,
       tenants: {
         ...unscripted<TenantRepo>("tenants"),
-        get: () => Promise.resolve(tenant),
+        get: getTenant,
         sampleWrappedKeys: async () => toSamples(await wrapped()),
       },
       credentials: { ...unscripted<CredentialRepo>("credentials"), all: () => Promise.resolve(credentials()) },
@@ -80,6 +84,10 @@ function setup({
     async ask() {
       const answer = await app.request("/health/ready");
       return { status: answer.status, body: await answer.json() };
+    },
+    async look() {
+      const headers = { authorization: "Bearer operator" };
+      return (await app.request("/v1/tenants/ten_default", { headers })).status;
     },
   };
 }
@@ -105,6 +113,35 @@ describe("readiness", () => {
       },
     });
   });
+
+  test.each(["database", "blobs"] as const)(
+    "%s that a request has failed at has to be written at once",
+    async (part) => {
+      const clock = createFakeClock();
+      const store = createMemoryBlobStore();
+      let isFull = false;
+      const write = (): Promise<void> => (isFull ? Promise.reject(new Error("no space")) : Promise.resolve());
+      const { ask, look } = setup({
+        clock,
+        ping: (options) => (part === "database" && options?.writes === true ? write() : Promise.resolve()),
+        blobs: {
+          ...store,
+          put: async (...given) => (part === "blobs" ? await write() : undefined, store.put(...given)),
+        },
+        getTenant: () => Promise.reject(new GatewayError(`${part}_unavailable`, "There is no room.")),
+      });
+      expect(await ask()).toMatchObject({ status: 200 });
+      isFull = true;
+      await clock.advance(2_000);
+      expect(await look()).toBe(503);
+      expect(await ask()).toEqual(failing(part));
+      await clock.advance(2_000);
+      expect(await ask()).toEqual(failing(part));
+      isFull = false;
+      await clock.advance(2_000);
+      expect(await ask()).toMatchObject({ status: 200 });
+    },
+  );
 
   test("turns red and says which when the database is away, without telling why to strangers", async () => {
     const { ask, core } = setup({ ping: () => Promise.reject(new Error("connect libsql://secret-host")) });
@@ -279,11 +316,12 @@ describe("readiness", () => {
     expect(await setup({ isDraining: () => true }).ask()).toEqual(failing("draining"));
   });
 
-  test("asked often, asks the back ends once in two seconds", async () => {
+  test("asked often, asks the back ends once in two seconds, also when the clock was set back", async () => {
     let pings = 0;
     const clock = createFakeClock();
+    let setBackMs = 0;
     const { ask } = setup({
-      clock,
+      clock: { ...clock, now: () => clock.now() - setBackMs },
       ping: () => {
         pings += 1;
         return Promise.resolve();
@@ -294,5 +332,8 @@ describe("readiness", () => {
     await clock.advance(2_000);
     await ask();
     expect(pings).toBe(2);
+    setBackMs = 3_600_000;
+    await ask();
+    expect(pings).toBe(3);
   });
 });

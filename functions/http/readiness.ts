@@ -12,6 +12,7 @@ import type { Sealer } from "@toolyard/core/secrets/sealer";
 import { countUnreadableCredentials } from "@toolyard/core/secrets/unreadable-credentials";
 import type { AppDeps } from "./app-env.ts";
 import { describeThrown } from "../describe-thrown.ts";
+import { takeDoubt } from "./doubts.ts";
 
 export interface Check {
   readonly name: string;
@@ -39,7 +40,8 @@ export async function checkReadiness(app: AppDeps): Promise<readonly Check[]> {
 function checkParts(app: AppDeps): Promise<readonly Check[]> {
   const now = app.core.clock.now();
   const known = recent.get(app);
-  if (known !== undefined && now - known.at < keptMs) return known.checks;
+  // A clock that was set back would else have the last answer hold until it is there again.
+  if (known !== undefined && Math.abs(now - known.at) < keptMs) return known.checks;
   const checks = runChecks(app);
   recent.set(app, { at: now, checks });
   return checks;
@@ -66,7 +68,7 @@ const settings: Readonly<Record<string, string>> = {
 async function check(core: CoreDeps, name: string, run: () => Promise<void>): Promise<Check> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error("timeout")), timeoutMs);
+    timer = setTimeout(() => reject(Object.assign(new Error("timeout"), { name: "TimeoutError" })), timeoutMs);
   });
   try {
     await Promise.race([run(), late]);
@@ -103,8 +105,9 @@ async function checkCredentials(core: CoreDeps): Promise<Check> {
 const writtenKeptMs = 60_000;
 const writtenUntil = new WeakMap<CoreDeps, number>();
 
-/** Every request writes, so one that can only be read serves nobody; asked again at once where it was not so. */
+/** Every request writes, so one that can only be read serves nobody; asked again at once where it was not so, or a request failed. */
 async function askDatabase(core: CoreDeps): Promise<void> {
+  if (takeDoubt(core, "database_unavailable")) writtenUntil.delete(core);
   const now = core.clock.now();
   const writes = now >= (writtenUntil.get(core) ?? 0);
   await core.repos.ping({ writes });
@@ -114,10 +117,12 @@ async function askDatabase(core: CoreDeps): Promise<void> {
 const provenStores = new WeakSet<BlobStore>();
 
 /**
- * The blob store answers and, asked once by each process, keeps what was written first: results are
+ * The blob store answers and, asked once by each process and again where a request failed, keeps what was written first: results are
  * written by whoever comes first, and stores that only speak like S3 may not know that condition.
  */
-async function checkBlobs({ blobs }: CoreDeps): Promise<void> {
+async function checkBlobs(core: CoreDeps): Promise<void> {
+  const { blobs } = core;
+  if (takeDoubt(core, "blobs_unavailable")) provenStores.delete(blobs);
   // Listed, because a bucket that is not there has no blob of any name either.
   await blobs.list(`${tenantKey(probeOwner)}/`, { limit: 1 });
   if (provenStores.has(blobs)) return;
