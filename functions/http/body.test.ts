@@ -108,6 +108,24 @@ describe("bodies over a real socket", () => {
     await expect.poll(text).toMatch(/^HTTP\/1\.1 413 /);
   });
 
+  test("one with an object of too many names is refused before any of them is checked", async () => {
+    const { port } = await listen();
+    const send = (names: number): Promise<Response> => {
+      const members = Object.fromEntries(Array.from({ length: names }, (_, index) => [`n${index}`, 1]));
+      return fetch(`http://127.0.0.1:${port}/json`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ list: [members] }),
+      });
+    };
+    expect((await send(20_000)).status).toBe(200);
+    const refused = await send(20_001);
+    expect(refused.status).toBe(400);
+    expect(await refused.json()).toMatchObject({
+      error: { code: "invalid_json", message: "An object of the body has more than 20000 names." },
+    });
+  });
+
   test("one that comes byte by byte is whole in the end", async () => {
     const { port } = await listen();
     const { socket, text } = dial(port);

@@ -5,9 +5,10 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { listedProblems, toToldName } from "@toolyard/core/errors/schema-problems";
 import {
   deepestJson,
+  excessOf,
   isJsonObject,
-  isTooDeep,
   mayLoseDigits,
+  mostJsonNames,
   parseJsonExactly,
   parseWatchingDigits,
   repeatedNames,
@@ -90,8 +91,13 @@ export function parseJsonBody(
     text,
     numbers === "as text" ? (json) => parseWatchingDigits(json, (digits) => digits) : JSON.parse,
   );
-  if (isTooDeep(body, bytes)) {
+  const excess = excessOf(body, bytes);
+  if (excess === "levels") {
     throw new GatewayError("invalid_json", `The body is nested deeper than ${deepestJson} levels.`);
+  }
+  // Checked name by name, and told of, an object takes many times what reading it did.
+  if (excess === "names") {
+    throw new GatewayError("invalid_json", `An object of the body has more than ${mostJsonNames} names.`);
   }
   if (refusesRepeats) refuseRepeats(text);
   if (typeof numbers !== "object") return body;

@@ -82,6 +82,27 @@ function references(value: unknown): string[] {
   );
 }
 
+/** Where a schema lists checked items without saying how many there may be. */
+function endlessLists(schema: JsonValue | undefined, place: string, within: readonly string[] = []): string[] {
+  if (Array.isArray(schema)) return schema.flatMap((part) => endlessLists(part, place, within));
+  if (!isJsonObject(schema ?? null)) return [];
+  const { $ref, items, maxItems, properties, additionalProperties, anyOf, oneOf, allOf } = schema as JsonObject;
+  if (typeof $ref === "string") {
+    if (within.includes($ref)) return [];
+    return endlessLists(find(ofGateway, $ref) as JsonValue, place, [...within, $ref]);
+  }
+  const isChecked = isJsonObject(items ?? null) && Object.keys(items as JsonObject).length > 0;
+  return [
+    ...(isChecked && maxItems === undefined ? [place] : []),
+    ...endlessLists(items, `${place}[]`, within),
+    ...endlessLists(additionalProperties, `${place}.*`, within),
+    ...[anyOf, oneOf, allOf].flatMap((forms) => endlessLists(forms, place, within)),
+    ...Object.entries((properties ?? {}) as JsonObject).flatMap(([name, field]) =>
+      endlessLists(field, `${place}.${name}`, within),
+    ),
+  ];
+}
+
 /** Whether this says nothing of an object. */
 function allowsAll({
   type,
@@ -397,6 +418,17 @@ describe("the OpenAPI document", () => {
         expect(operation.tags).not.toEqual([]);
       }
     }
+  });
+});
+
+describe("lists in requests", () => {
+  test("have an end, since each item that is checked and told of holds up everybody", () => {
+    const found = Object.values(ofGateway.paths).flatMap((methods) =>
+      Object.values(methods).flatMap(({ operationId, requestBody }) =>
+        Object.values(requestBody?.content ?? {}).flatMap(({ schema }) => endlessLists(schema, operationId)),
+      ),
+    );
+    expect(found).toEqual([]);
   });
 });
 

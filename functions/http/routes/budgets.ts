@@ -126,7 +126,7 @@ export const createBudget = defineRoute({
   path: "/v1/budgets",
   summary: "Add a budget",
   description:
-    "Holds from the next request on, on every route. A window of a day or longer that has begun counts what was used in it already.",
+    "Holds from the next request on, on every route. It needs `limit_tokens`, `limit_micros` or both. A window of a day or longer that has begun counts what was used in it already.",
   tags,
   scope: "manage",
   request: { body: newBudgetSchema },

@@ -12,8 +12,13 @@ import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sin
 const baseName = z.string().min(1).max(128);
 
 const queryFields = z.strictObject({
-  knowledge_base: baseName.optional().meta({ description: "Name or id." }),
-  knowledge_bases: z.array(baseName).min(1).max(16).optional().meta({ description: "Several of them." }),
+  knowledge_base: baseName.optional().meta({ description: "Name or id; this or `knowledge_bases`." }),
+  knowledge_bases: z
+    .array(baseName)
+    .min(1)
+    .max(16)
+    .optional()
+    .meta({ description: "Several of them, in place of `knowledge_base`." }),
   query: z.string().regex(/\S/, "must not be empty").max(8_000),
   top_k: z.int().min(1).max(100).optional().meta({ description: "Hits at most; else as the base is configured." }),
   mode: z.enum(searchModes).default("auto").meta({

@@ -31,7 +31,7 @@ const messageSchema = z
   .looseObject({ jsonrpc: z.literal("2.0") })
   .meta({ description: "A JSON-RPC message of the Model Context Protocol." });
 
-const oneOrMore = z.union([messageSchema, z.array(messageSchema)]);
+const oneOrMore = z.union([messageSchema, z.array(messageSchema).max(mostMessages)]);
 
 /** An error of JSON-RPC, or the gateway's own for who takes no streams (mcp-refusal.ts). */
 const refusalSchema = z.looseObject({ error: z.looseObject({ message: z.string() }) });

@@ -26,7 +26,7 @@ const fields = {
     .nullable()
     .meta({
       description:
-        "What '/chat/completions' and '/embeddings' are put behind; usually ends in /v1. A query stays one ('?api-version=…'). null: none, for the kind 'scripted'.",
+        "What '/chat/completions' and '/embeddings' are put behind; usually ends in /v1. A query stays one ('?api-version=…'). Required for the kind 'openai'; null for 'scripted', which has none.",
       example: "https://api.openai.com/v1",
     }),
   credential: credentialNameSchema

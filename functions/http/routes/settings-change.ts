@@ -6,6 +6,7 @@ import * as z from "zod";
 /** As it is kept a name is any text, since another release may know other tools; a new one must be one of these. */
 const nativeToolsField = z
   .array(z.enum(Object.keys(nativeTools)))
+  .max(256)
   .nullable()
   .optional();
 

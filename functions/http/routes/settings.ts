@@ -26,7 +26,7 @@ const settingsSchema = z.strictObject({
 
 /** As VCP spells them, beside our own names: a list, or names with commas between them. */
 const modelNames = z
-  .union([z.string(), z.array(z.string())])
+  .union([z.string(), z.array(z.string()).max(200)])
   .nullable()
   .optional()
   .transform((names) => {

@@ -26,6 +26,11 @@ import {
 import { idParams, timeSchema } from "./shared.ts";
 
 const tags = ["sessions"];
+const pathField = z
+  .string()
+  .min(1)
+  .max(1_024)
+  .meta({ description: "Relative to the workspace root; at most 1,024 bytes, 255 of one name, and 32 levels." });
 const linkParams = z.strictObject({ id: z.string(), upload_id: z.string() });
 
 const uploadSchema = z.strictObject({
@@ -57,7 +62,7 @@ export const createUpload = defineRoute({
   request: {
     params: idParams,
     body: z.strictObject({
-      path: z.string().min(1).max(4_096).meta({ description: "Relative to the workspace root." }),
+      path: pathField,
       bytes: z.int().min(0).max(largestUploadBytes).meta({ description: "The exact size; the link takes no other." }),
       media_type: z
         .string()
@@ -154,7 +159,7 @@ export const createDownload = defineRoute({
   scope: null,
   request: {
     params: idParams,
-    body: z.strictObject({ path: z.string().min(1).max(4_096), expires_in_ms: expiresInField }),
+    body: z.strictObject({ path: pathField, expires_in_ms: expiresInField }),
   },
   responses: { 201: { description: "The link", schema: downloadSchema } },
   isolation: {

@@ -39,6 +39,29 @@ export function isTooDeep(value: unknown, text: { readonly length: number }): bo
   return text.length > 2 * deepestJson && isDeeperThan(value, deepestJson);
 }
 
+/** Names in one object of what clients send. */
+export const mostJsonNames = 20_000;
+
+/**
+ * Of what clients send, what would hold up all others while it is checked, in one walk.
+ * @param text that `value` was read from; a short one has neither
+ */
+export function excessOf(value: unknown, text: { readonly length: number }): "levels" | "names" | undefined {
+  return text.length > 2 * deepestJson ? excessWithin(value, deepestJson) : undefined;
+}
+
+function excessWithin(value: unknown, levels: number): "levels" | "names" | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  if (levels === 0) return "levels";
+  const parts: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
+  if (parts !== value && parts.length > mostJsonNames) return "names";
+  for (const part of parts) {
+    const found = excessWithin(part, levels - 1);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
 /** `undefined` where the text is not JSON. */
 export function parseJson(text: string): JsonValue | undefined {
   try {

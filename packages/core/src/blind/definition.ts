@@ -194,6 +194,6 @@ export const pluginDefinitionSchema = z.strictObject({
   source: importSourceSchema.optional(),
   /** Policy of this gateway, not part of the source format. */
   sensitive: z.boolean().optional(),
-  roles: z.array(roleSchema).optional(),
+  roles: z.array(roleSchema).max(16).optional(),
 });
 export type PluginDefinition = z.infer<typeof pluginDefinitionSchema>;

@@ -102,3 +102,17 @@ test("fields of several forms at once are told as that, and none as unknown", ()
     "task.url": "is not a known field; 'uri' may be meant",
   });
 });
+
+test("looks at a bounded part of what is wrong, of which callers choose how much there is", () => {
+  const names = Object.fromEntries(Array.from({ length: 150_000 }, (_, index) => [`n${index}`, 1]));
+  const items = z.union([z.string(), z.array(z.string())]);
+  for (const [of, value] of [
+    [schema, names],
+    [z.array(z.string()), Object.values(names)],
+    [items, Object.values(names)],
+  ] as const) {
+    const { error } = of.safeParse(value);
+    if (error === undefined) throw new Error("nothing is wrong");
+    expect(schemaProblems(error)).toHaveLength(1_000);
+  }
+});

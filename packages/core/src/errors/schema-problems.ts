@@ -28,6 +28,8 @@ const mostHints = 10;
 const mostKnown = 20;
 /** Told of one value, the first in the message as well. */
 const mostTold = 10;
+/** Looked at, of one value and of the names of one object: whoever sends it chooses how much is wrong with it. */
+const mostRead = 1_000;
 /** Who sends a name chooses its length, and it is told again with each problem below it. */
 const longestName = 200;
 
@@ -48,7 +50,7 @@ z.config({
 
 /** Unknown fields first: where a name is misspelt, that another one is missing only follows from it. */
 export function schemaProblems({ issues }: Pick<z.core.$ZodError, "issues">): readonly SchemaProblem[] {
-  const found = issues.flatMap((issue) => problemsOf(issue));
+  const found = issues.slice(0, mostRead).flatMap((issue) => problemsOf(issue));
   const unknown = found.filter(({ kind }) => kind === "unknown");
   return [
     ...unknown.slice(0, mostHints).map(withHint),
@@ -123,15 +125,19 @@ function problemsOf(issue: Issue): readonly FoundProblem[] {
   if (issue.code === "unrecognized_keys") {
     const known = knownFields.get(issue.keys);
     const says = isOfLibrary(issue.message) ? "is not a known field" : withoutLead(issue.message);
-    return issue.keys.map((key) => ({ path: [...path, toToldName(key)], kind: "unknown", says, known }));
+    return issue.keys
+      .slice(0, mostRead)
+      .map((key) => ({ path: [...path, toToldName(key)], kind: "unknown", says, known }));
   }
   // What is wrong with a record's key is within.
-  if (issue.code === "invalid_key") return issue.issues.flatMap(below);
+  if (issue.code === "invalid_key") return issue.issues.slice(0, mostRead).flatMap(below);
   if (issue.code !== "invalid_union") return [{ path, kind: "wrong", says: said(issue) }];
   const mixed = mixedForms(issue.errors);
   if (mixed.length > 0) return mixed.map(({ key, says }) => ({ path: [...path, key], kind: "wrong", says }));
   const meant = meantBranch(issue.errors);
-  return meant === undefined ? [{ path, kind: "wrong", says: saidOfForms(issue) }] : meant.flatMap(below);
+  return meant === undefined
+    ? [{ path, kind: "wrong", says: saidOfForms(issue) }]
+    : meant.slice(0, mostRead).flatMap(below);
 }
 
 interface MixedField {
@@ -147,7 +153,7 @@ function mixedForms(branches: Branches): readonly MixedField[] {
     const others = new Set(branches.flat().flatMap((each) => fieldsBeside(each, own)));
     if (!refused.keys.every((key) => others.has(key))) continue;
     const says = `does not go with ${own.map((name) => `'${name}'`).join(", ")}`;
-    return refused.keys.map((key) => ({ key, says }));
+    return refused.keys.slice(0, mostRead).map((key) => ({ key, says }));
   }
   return [];
 }
@@ -159,7 +165,8 @@ function fieldsBeside(issue: Issue, own: readonly string[]): readonly string[] {
 
 /** The branch of a union that the value came furthest in; of those that it did not enter, the one whose type it has. */
 function meantBranch(branches: Branches): readonly Issue[] | undefined {
-  const depthOf = (issues: readonly Issue[]): number => Math.max(0, ...issues.map(({ path }) => path.length));
+  const depthOf = (issues: readonly Issue[]): number =>
+    issues.reduce((most, { path }) => Math.max(most, path.length), 0);
   const [deepest] = branches.toSorted((a, b) => depthOf(b) - depthOf(a));
   if (deepest !== undefined && depthOf(deepest) > 0) return deepest;
   return branches.find((issues) => issues.length > 0 && !issues.some(({ code }) => code === "invalid_type"));
