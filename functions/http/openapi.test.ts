@@ -432,6 +432,28 @@ describe("lists in requests", () => {
   });
 });
 
+describe("numbers in requests", () => {
+  test("are as the document says they are: nothing else in a body is made one without a word", () => {
+    const coerced = (schema: z.core.$ZodType, within = new Set<unknown>()): boolean => {
+      if (within.has(schema)) return false;
+      within.add(schema);
+      const { def } = schema._zod;
+      if ("coerce" in def && def.coerce === true) return true;
+      const isSchema = (value: unknown): value is z.core.$ZodType =>
+        typeof value === "object" && value !== null && "_zod" in value && "def" in (value._zod as object);
+      const partsOf = (value: unknown): readonly unknown[] =>
+        typeof value === "object" && value !== null && !isSchema(value) ? Object.values(value) : [value];
+      return Object.values(def)
+        .flatMap(partsOf)
+        .some((part) => isSchema(part) && coerced(part, within));
+    };
+    const found = Object.entries(allRoutes).filter(
+      ([, { request }]) => request.body !== undefined && coerced(request.body),
+    );
+    expect(found.map(([name]) => name)).toEqual([]);
+  });
+});
+
 describe("examples of requests", () => {
   /** Takes a body, and one that may say something. */
   const takesBody = ({ request: { body, stream } }: RouteModule): boolean => {

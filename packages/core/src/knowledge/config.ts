@@ -38,7 +38,7 @@ const chunkFields = z.strictObject({
 const weight = z.number().min(0).max(10);
 const weightFields = z
   .strictObject({ vector: weight, full_text: weight })
-  .meta({ description: "How much either search counts where both are made." });
+  .meta({ description: "How much either search counts where both are made; not both 0." });
 
 const configFields = z.strictObject({
   embedding: embeddingFields,

@@ -23,14 +23,25 @@ const contentSchema = z.union([
   z.looseObject({ role: injectedRoleSchema.default("system"), content: z.string().max(longestText) }),
 ]);
 
+const depth = z.int().min(0).max(10_000);
+
 export const ruleSchema = z.looseObject({
   name: z.string().max(200).default(""),
   enabled: z.boolean().default(true),
   type: z.enum(["embed", "relative", "depth"]),
   target: z.enum(["system", "first_user", "last_user", "all_user"]).default("system"),
   position: z.enum(["before", "after"]).default("after"),
-  /** Messages that follow what is inserted. */
-  depth: z.coerce.number().int().min(0).max(10_000).default(0),
+  /** Messages that follow what is inserted. Forms write it as digits. */
+  depth: z
+    .union([
+      depth,
+      z
+        .string()
+        .regex(/^\d{1,5}$/, "must be digits")
+        .transform(Number)
+        .pipe(depth),
+    ])
+    .default(0),
   content: contentSchema,
 });
 export type TavernRule = z.infer<typeof ruleSchema>;
