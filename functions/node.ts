@@ -54,7 +54,9 @@ function readArguments(args: readonly string[]): Arguments {
     const port = Number(values.port ?? vcpPort);
     const grace = Number(values["grace-ms"] ?? graceMs);
     if (url === undefined || !/^(?:http|ws)s?:\/\/[^/]/.test(url))
-      throw new UsageError(`--url: name the gateway.\n${usage}`);
+      throw new UsageError(
+        `--url: name the gateway by an address that begins with http://, https://, ws:// or wss://.\n${usage}`,
+      );
     if (!isBridge && config === undefined)
       throw new UsageError(`--config: name the file that lists the tools.\n${usage}`);
     if (isBridge && config !== undefined) throw new UsageError(`--vcp: a bridge has no --config.\n${usage}`);

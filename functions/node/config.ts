@@ -110,7 +110,7 @@ export class NodeConfigError extends Error {
 /** @throws NodeConfigError */
 export async function readNodeConfig(path: string): Promise<NodeConfig> {
   const text = await readFile(path, "utf8").catch(() => {
-    throw new NodeConfigError(`--config: '${path}' cannot be read.`);
+    throw new NodeConfigError(`--config: '${resolve(path)}' cannot be read.`);
   });
   const given = parseJson(text);
   if (given === undefined) {

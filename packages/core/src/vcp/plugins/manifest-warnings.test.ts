@@ -4,8 +4,13 @@ import type { JsonObject } from "../../json.ts";
 import { parseManifest } from "./manifest.ts";
 import { warningsOfManifest } from "./manifest-warnings.ts";
 
-const tool = { name: "Tool", pluginType: "synchronous", entryPoint: { command: "sh run.sh" } };
-const filler = { ...tool, pluginType: "static" };
+const least = { name: "Tool", entryPoint: { command: "sh run.sh" } };
+const tool = {
+  ...least,
+  pluginType: "synchronous",
+  capabilities: { invocationCommands: [{ command: "go", description: "Goes." }] },
+};
+const filler = { ...least, pluginType: "static" };
 
 const warnings = (source: JsonObject, filled: Readonly<Record<string, string>> = {}): readonly string[] =>
   warningsOfManifest(parseManifest(source), (name) => filled[name]);
@@ -31,7 +36,10 @@ describe(`what a manifest says in vain ${verifies("VCP-24")}`, () => {
   test.each<[JsonObject, readonly string[]]>([
     [
       { ...tool, capabilities: { invocationCommands: { command: "go" } } },
-      ["'capabilities.invocationCommands' is no list and was left out."],
+      [
+        "'capabilities.invocationCommands' is no list and was left out.",
+        "Prompts say nothing of it: 'capabilities.invocationCommands' has no command.",
+      ],
     ],
     [
       { ...tool, capabilities: { invocationCommands: [{}, "go"] } },

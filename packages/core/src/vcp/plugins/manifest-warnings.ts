@@ -5,6 +5,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { withoutBraces } from "../static/static-plugin.ts";
 import type { VcpManifest } from "./manifest.ts";
+import { pluginTypes } from "./plugin-types.ts";
 
 /** Entries of one list that are told of. */
 const mostEntries = 10;
@@ -14,7 +15,7 @@ export function warningsOfManifest(
   manifest: VcpManifest,
   filledBy: (placeholder: string) => string | undefined,
 ): readonly string[] {
-  const { source, pluginType, placeholders } = manifest;
+  const { source, pluginType, protocol, commands, placeholders } = manifest;
   const capabilities = isJsonObject(source["capabilities"]) ? source["capabilities"] : {};
   const fills = placeholders.map(({ placeholder }) => withoutBraces(placeholder));
   return [
@@ -22,6 +23,9 @@ export function warningsOfManifest(
     ...warningsOfList(capabilities, "invocationCommands", (entry) =>
       isJsonObject(entry) ? undefined : "is no object",
     ),
+    ...(protocol === "stdio" && pluginTypes[pluginType].isTool && commands.length === 0
+      ? ["Prompts say nothing of it: 'capabilities.invocationCommands' has no command."]
+      : []),
     ...warningsOfList(capabilities, "systemPromptPlaceholders", whyNoPlaceholder),
     ...(pluginType === "static" && fills.length === 0
       ? ["It fills nothing: 'capabilities.systemPromptPlaceholders' names no placeholder."]
