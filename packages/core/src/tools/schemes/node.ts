@@ -108,9 +108,9 @@ async function asReply(
 }
 
 function whyMissing(service: string, tool: string, { config: { nodes } }: CallContext): string {
-  const wanted = tool === "" ? "any node" : `node '${service}'`;
+  const missing = tool === "" ? "no node offers such a tool" : `node '${service}' offers no such tool`;
   const there = nodes.map(({ name }) => `'${name}'`).join(", ");
-  return `${wanted} offers no such tool; registered nodes: ${there === "" ? "none" : there}. Start one with npm run node.`;
+  return `${missing}; registered nodes: ${there === "" ? "none" : there}. Start one with npm run node.`;
 }
 
 function toolsOf(config: TenantConfig): NodeTools {

@@ -282,6 +282,16 @@ describe(`plugins as tools ${verifies("BLIND-9", "CHAT-10")}`, () => {
     expect(one.resolve(parseToolUri("plugin://constructor"), context)).toBeUndefined();
   });
 
+  test("a name that is none is told why, and one of another kind by what it is called", async () => {
+    const vcp = { ...recordOf(definition()), name: "Greeter", type: "VCP" } as const;
+    const context = await contextOf({ plugins: [recordOf(definition()), vcp] });
+    const why = (uri: string): string | undefined => adapter().whyMissing?.(parseToolUri(uri), context);
+    expect(why("plugin://Lookup")).toBe(
+      "there is no plugin 'Lookup', in this case of letters; GET /v1/plugins lists those that there are.",
+    );
+    expect(why("plugin://Greeter")).toBe("'Greeter' is of the type VCP; call it by its name.");
+  });
+
   test(`plugins sent with the request come first, and only for that request ${verifies("BLIND-7")}`, async () => {
     const stored = recordOf(definition({ description: "stored" }));
     const runtimeConfig = parseRuntimeConfig(

@@ -34,6 +34,12 @@ export function createPluginAdapter(deps: BlindDeps): ToolAdapter {
       const record = findRecord(name, context);
       return record === undefined ? undefined : toolOf(record);
     },
+    whyMissing({ service }, { config }) {
+      const other = config.plugins.find(({ name, type }) => name === service && type !== "HTTP");
+      return other === undefined
+        ? `there is no plugin '${service}', in this case of letters; GET /v1/plugins lists those that there are.`
+        : `'${service}' is of the type ${other.type}; call it by its name.`;
+    },
     list(context) {
       const own = inlinePlugins(context);
       const others = [...storedPlugins(context.config).values()].filter(({ name }) => !own.has(name));
