@@ -37,6 +37,11 @@ async function readWhole(body: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
+const passedOn = new WeakSet<IncomingMessage>();
+
+/** Whether the request's body is passed on as it arrives, however long that takes. */
+export const isPassedOn = (incoming: IncomingMessage): boolean => passedOn.has(incoming);
+
 /** The body as it arrives. @throws GatewayError `payload_too_large` while it is read */
 export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Array> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
@@ -44,6 +49,7 @@ export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Arr
   const { incoming, outgoing, lambda } = hostOf(c);
   if (lambda !== undefined) return limited([lambda.body], limit);
   if (incoming === undefined) return limited(c.req.raw.body ?? [], limit);
+  passedOn.add(incoming);
   const parts = incoming.iterator({ destroyOnReturn: false });
   return limited(
     {

@@ -10,6 +10,7 @@ import { getRequestListener, RequestError } from "@hono/node-server";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { ServingApp } from "./app-env.ts";
+import { isPassedOn } from "./body.ts";
 import { toErrorReply } from "./errors.ts";
 import { refuseOn } from "./refuse-on.ts";
 import { stoppingEvent } from "./transports.ts";
@@ -19,11 +20,17 @@ const maxHeaderBytes = 32_768;
 
 type Listener = ReturnType<typeof getRequestListener>;
 
-/** What becomes of a request that asks for another protocol. */
-export interface Upgrading {
+interface DeskOptions {
   readonly wantsUpgrade: (request: IncomingMessage) => boolean;
+  /** What becomes of a request that asks for another protocol. */
   readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+  /** So long a body may take to come that is read whole; looked at every so often. */
+  readonly patience?: { readonly wholeMs: number; readonly everyMs: number };
 }
+
+const defaultPatience = { wholeMs: 300_000, everyMs: 30_000 };
+/** Of a body that is passed on as it comes: a large file, over a slow line. */
+const passedOnMs = 3_600_000;
 
 export class RequestDesk {
   readonly server: Server;
@@ -37,14 +44,17 @@ export class RequestDesk {
   readonly #answers = new WeakMap<Duplex, ServerResponse>();
   readonly #open = new Set<Socket>();
 
-  constructor({ wantsUpgrade, upgrade }: Upgrading) {
+  /** Since when a request has been seen whose body had not come whole. */
+  readonly #slow = new WeakMap<IncomingMessage, number>();
+
+  constructor({ wantsUpgrade, upgrade, patience = defaultPatience }: DeskOptions) {
     // Nobody may be waiting when the start fails.
     this.#ready.promise.catch(() => undefined);
     this.server = createServer(
       {
         keepAliveTimeout: 65_000,
-        // Of the body too, and a large file comes over a slow line; headers have their minute.
-        requestTimeout: 3_600_000,
+        // Headers have their minute.
+        requestTimeout: passedOnMs,
         maxHeaderSize: maxHeaderBytes,
         shouldUpgradeCallback: wantsUpgrade,
         // Node's own refusal says nothing; ours is below.
@@ -67,6 +77,9 @@ export class RequestDesk {
         this.#open.add(socket);
         socket.once("close", () => this.#open.delete(socket));
       });
+    // No timer for each request: nearly all are there at once.
+    const looking = setInterval(() => this.#endSlow(patience.wholeMs), patience.everyMs).unref();
+    this.server.once("close", () => clearInterval(looking));
   }
 
   /** From now on requests are answered, those that wait as well. */
@@ -164,6 +177,18 @@ export class RequestDesk {
     else refuseOn(socket, toBrokenRequest(thrown), { isHead: thrown.rawPacket?.toString("latin1", 0, 5) === "HEAD " });
   }
 
+  /** What has come of a body that is read whole is held in memory, so it has an end. */
+  #endSlow(wholeMs: number): void {
+    const now = performance.now();
+    for (const socket of this.#open) {
+      const incoming = this.#answers.get(socket)?.req;
+      if (incoming === undefined || incoming.complete || isPassedOn(incoming)) continue;
+      const since = this.#slow.get(incoming) ?? now;
+      this.#slow.set(incoming, since);
+      if (now - since >= wholeMs) this.#refuseBroken(tookTooLong(), socket);
+    }
+  }
+
   #isAnsweringOn(socket: Duplex): boolean {
     return this.#answers.get(socket)?.writableFinished === false;
   }
@@ -202,6 +227,13 @@ interface BrokenRequest extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer;
 }
 
+/** As Node says it of what takes longer than `requestTimeout`. */
+const timedOut = "ERR_HTTP_REQUEST_TIMEOUT";
+
+function tookTooLong(): BrokenRequest {
+  return Object.assign(new Error("the body took too long"), { code: timedOut });
+}
+
 function toBrokenRequest({ code }: BrokenRequest): GatewayError {
   if (code === "HPE_HEADER_OVERFLOW") {
     return new GatewayError(
@@ -209,7 +241,7 @@ function toBrokenRequest({ code }: BrokenRequest): GatewayError {
       `The request line and the headers have more than ${maxHeaderBytes} bytes together.`,
     );
   }
-  if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
+  if (code === timedOut) {
     return new GatewayError("request_timeout", "The request did not arrive in time; send it in one go.");
   }
   return new GatewayError(
