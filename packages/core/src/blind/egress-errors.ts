@@ -86,19 +86,23 @@ const certificateTexts: readonly (readonly [codes: RegExp, said: string])[] = [
     /SELF_SIGNED|ISSUER|VERIFY_LEAF/,
     "has a certificate of an authority that is not trusted (…); where a service's configuration takes 'tls', its 'ca' names another",
   ],
-  [/ALTNAME/, "has a certificate for other names than this one (…)"],
   [/EXPIRED|NOT_YET_VALID/, "has a certificate that is not valid at this time (…)"],
   [/CERT|TLS|SSL|SIGNATURE/, "has no certificate that is trusted for this name (…)"],
 ];
 
-/** What a peer did instead of being connected to, as what follows its name. */
-export function whyNotConnected(error: Error): string {
+/**
+ * What a peer did instead of being connected to, as what follows its name.
+ * @param asked the name that its certificate has to be for, where errors may tell it
+ */
+export function whyNotConnected(error: Error, asked?: string): string {
   const code = codeOf(error);
   if (code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "EAI_NODATA") return `cannot be resolved (${code})`;
   if (code === "ECONNREFUSED") return "refused the connection";
   if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT") return "could not be connected to in time";
   if (/WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG/.test(code)) return `does not speak TLS there (${code})`;
   if (/_ALERT_/.test(code)) return `refused the TLS that was offered, or the certificate shown to it (${code})`;
+  if (code.includes("ALTNAME"))
+    return `has a certificate for other names than ${asked === undefined ? "this one" : `'${asked}'`} (${code})`;
   for (const [codes, said] of certificateTexts) if (codes.test(code)) return said.replace("…", code);
   return `could not be connected to (${code})`;
 }

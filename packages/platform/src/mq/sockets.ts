@@ -50,7 +50,8 @@ function encrypt(socket: Socket, server: BrokerServer, { ca, cert, key, serverNa
     const fail = (error: Error): void => {
       clearTimeout(timer);
       socket.destroy();
-      reject(unreachable(server, "code" in error ? `it ${whyNotConnected(error)}` : error.message, error));
+      const what = "code" in error ? `it ${whyNotConnected(error, name ?? host)}` : error.message;
+      reject(unreachable(server, what, error));
     };
     const timer = setTimeout(() => secure.destroy(new Error(`no TLS handshake within ${setUpMs} ms`)), setUpMs);
     secure.on("error", fail);
